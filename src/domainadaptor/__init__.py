@@ -1,0 +1,47 @@
+"""Makes a trained image classifier work, at test time, on data it was never trained for."""
+
+from typing import Any
+
+from torch import nn
+
+from domainadaptor import plugins as _plugins
+from domainadaptor.adaptation.adaptor import Adaptation as Adaptation
+from domainadaptor.adaptation.adaptor import Adaptor as Adaptor
+from domainadaptor.adaptation.logits import OutputReader as OutputReader
+from domainadaptor.adaptation.predict import predict as predict
+from domainadaptor.adaptation.step import StepAdaptor as StepAdaptor
+from domainadaptor.errors import AdaptationError as AdaptationError
+from domainadaptor.errors import BadBatch as BadBatch
+from domainadaptor.errors import BadFile as BadFile
+from domainadaptor.errors import BadOption as BadOption
+from domainadaptor.errors import SourceChanged as SourceChanged
+from domainadaptor.errors import UnsupportedNetwork as UnsupportedNetwork
+from domainadaptor.options import check_names as _check_names
+
+__version__ = "0.1.0"
+
+_RECIPES = "domainadaptor.recipes"
+
+
+def adapt(
+    network: nn.Module, method: str = "domainadaptor-t", *, output: OutputReader | None = None, **options: Any
+) -> Adaptor:
+    """Wraps a trained network so that it adapts to each batch it predicts; the network itself is never changed.
+
+    Args:
+        network: Any trained network with batch normalization, from a batch of images to logits.
+        method: A name in `methods()`, a function like those, or "package.module:function" of your own.
+        output: A function from what the network returns to its logits, where that is neither a tensor, a tuple,
+            a dict with "logits" nor an object with `.logits`.
+        **options: The method's own, as `domainadaptor methods NAME` lists them.
+    """
+    function = _plugins.find(_RECIPES, "method", method)
+    _check_names(function, str(method), options)
+    adaptor: Adaptor = function(network, **options)
+    adaptor.output = output
+    return adaptor
+
+
+def methods() -> dict[str, str]:
+    """Every method's name with one sentence on what it does."""
+    return {name: _plugins.sentence(function) for name, function in _plugins.table(_RECIPES).items()}

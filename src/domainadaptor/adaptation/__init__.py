@@ -1,0 +1,1 @@
+"""What happens to one test batch, from the network to the prediction."""

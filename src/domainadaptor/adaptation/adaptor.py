@@ -1,0 +1,195 @@
+"""Adaptor: learns from an unlabeled batch, predicts it, and keeps the promises that every method makes."""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from domainadaptor.adaptation.batch import checked_batch
+from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap
+from domainadaptor.adaptation.logits import OutputReader, read_logits
+from domainadaptor.adaptation.watch import Watch
+from domainadaptor.errors import AdaptationError
+
+
+class Adaptation(NamedTuple):
+    """What came of one batch."""
+
+    logits: Tensor  # (N, K), after learning from the batch
+    before: Tensor  # (N, K), same norms, before the first step: not the source network's logits
+    loss: float | None  # of the last step, None if none was taken
+    alpha: dict[str, float]  # layer -> weight of its source statistics; "layer[i]" for the uses of a reused layer
+    note: str | None  # why it fell back, or which layers could not take part
+    fell_back: bool = False  # the logits are the source network's own
+
+
+class LayerReport(NamedTuple):
+    """What becomes of one norm layer."""
+
+    name: str
+    kind: str
+    adapts: bool
+    why: str
+
+
+class Adaptor(nn.Module, ABC):
+    """Learns from each unlabeled batch, then predicts it; the network that it was given is never changed.
+
+    A subclass writes `_prepare`, `_learn` and `reset`; locking, checking, restoring and falling back are done here.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        plain = unwrap(network)
+        self.output: OutputReader | None = None
+        self._watch = Watch(plain)
+        self._learned = {name: p.requires_grad for name, p in plain.named_parameters()}
+        self._writes_input = True
+        self._lock = threading.Lock()
+        self._busy: int | None = None
+        self.source = linked_copy(plain).eval()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Builds what adapts from `self.source`; called again when that moves or is loaded anew."""
+
+    @abstractmethod
+    def _learn(self, images: Tensor) -> Adaptation:
+        """Learns from a checked batch of one image or more and predicts it."""
+
+    @abstractmethod
+    def _plain_values(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """Layer -> tensor name -> value, which make the plain network repeat the last prediction."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forgets every batch: back to the source network."""
+
+    @abstractmethod
+    def layers(self) -> list[LayerReport]:
+        """What becomes of each norm layer; a layer that is used more than once is known after the first batch."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Adapts to a batch and returns its logits, (N, K)."""
+        return self.adapt(images).logits
+
+    def adapt(self, images: Tensor) -> Adaptation:
+        """Adapts to a batch and predicts it.
+
+        Raises:
+            BadBatch: The images cannot be used.
+            SourceChanged: The network was edited after it was wrapped.
+        """
+        with self._session(images) as result:
+            return result
+
+    def adapted(self, images: Tensor) -> nn.Module:
+        """A plain, independent network that holds what this batch taught; its eval output on the batch is the adapted one.
+
+        Raises:
+            UnsupportedNetwork: A norm layer is used more than once, so that no plain layer can hold its statistics.
+        """
+        with self._session(images) as result:
+            plain = independent_copy(self.source)
+            for name, parameter in plain.named_parameters():
+                parameter.requires_grad_(self._learned[name])
+            if not result.fell_back and len(images) > 0:
+                with torch.no_grad():
+                    for name, values in self._plain_values().items():
+                        _write(plain.get_submodule(name), values)
+            return plain
+
+    def unadapted(self, images: Tensor) -> Tensor:
+        """The source network's own logits, (N, K)."""
+        with self._alone():
+            images = checked_batch(images, self.source.parameters())
+            return self._empty(images).logits if len(images) == 0 else self._run_source(images)
+
+    def train(self, mode: bool = True) -> "Adaptor":
+        """Does nothing: dropout and stochastic depth stay off, and norm layers have no modes here."""
+        return self
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The source network's, which loads into the plain network."""
+        return self.source.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Takes new source weights into tensors of its own; the network that was wrapped keeps its own."""
+        with self._alone():
+            fresh = independent_copy(self.source)
+            result = fresh.load_state_dict(state_dict, strict=strict, assign=assign)
+            self.source, self._watch = fresh, Watch(None)
+            self._prepare()
+            return result
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Adaptor":
+        super()._apply(fn, recurse)
+        self._prepare()
+        return self
+
+    @contextmanager
+    def _session(self, images: Tensor) -> Iterator[Adaptation]:
+        """Everything around learning: alone, checked, with gradients, and reset whatever happens."""
+        with self._alone():
+            self._watch.check()
+            images = checked_batch(images, self.source.parameters())
+            if len(images) == 0:
+                yield self._empty(images)
+                return
+            self.reset()
+            try:
+                yield self._learn(images)
+            finally:
+                self.reset()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One caller at a time, outside of inference mode."""
+        if self._busy == threading.get_ident():
+            raise AdaptationError("an adaptor was called from inside its own call (by a hook?); call it afterwards")
+        with self._lock, torch.inference_mode(False), torch.enable_grad():
+            self._busy = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._busy = None
+
+    def _run(self, network: nn.Module, images: Tensor) -> Tensor:
+        # A first layer that works in place would write to the user's images: found out on a copy.
+        given = images.clone() if self._writes_input else images
+        version = given._version
+        output = network(given)
+        self._writes_input = self._writes_input and given._version != version
+        return read_logits(output, self.output, len(images))
+
+    def _run_source(self, images: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self._run(self.source, images)
+
+    def _fall_back(self, images: Tensor, before: Tensor, alpha: dict[str, float], why: str) -> Adaptation:
+        """The source network's own answer, with the reason."""
+        note = f"{why}; no step was kept and the logits are the source network's own"
+        return Adaptation(self._run_source(images), before.detach(), None, alpha, note, fell_back=True)
+
+    def _empty(self, images: Tensor) -> Adaptation:
+        # Many networks cannot reshape zero images; one blank image tells the number of classes.
+        logits = self._run_source(images.new_zeros((1, *images.shape[1:])))[:0]
+        return Adaptation(logits, logits.clone(), None, {}, "the batch is empty", fell_back=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"} | {"_busy": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._lock = threading.Lock()
+
+
+def _write(layer: nn.Module, values: Mapping[str, Tensor]) -> None:
+    for name, value in values.items():
+        held = layer._parameters.get(name, layer._buffers.get(name))
+        if held is not None:
+            held.copy_(value)

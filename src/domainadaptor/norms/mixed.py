@@ -1,0 +1,192 @@
+"""A stand-in for one batch norm layer that normalizes with a mixture of source and batch statistics.
+
+DomainAdaptor, ICCV 2023: AdaMixBN is the mixture, "statistics transformation" is the folding.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from domainadaptor.norms.alpha import layer_alpha
+from domainadaptor.norms.moments import (
+    Moments,
+    Variance,
+    batch_moments,
+    image_moments,
+    in_float32,
+    unbiased_factor,
+)
+from domainadaptor.norms.recognize import SourceNorm
+
+
+class Use(NamedTuple):
+    """One use of a layer in a pass: the statistics it normalized with and their mixture's alpha."""
+
+    alpha: Tensor | float
+    moments: Moments
+    single: bool  # one value per channel: no batch statistics, the source ones were kept
+
+
+class MixedNorm(nn.Module):
+    """Normalizes with alpha * source + (1 - alpha) * batch statistics; has no train and eval modes.
+
+    With `fold`, the first pass after `reset` moves the source statistics into scale and shift, and the layer goes on
+    with batch statistics alone. That leaves its output on this batch unchanged, and makes it fit to be fine-tuned.
+    """
+
+    def __init__(self, source: SourceNorm, *, alpha: str | float, fold: bool, variance: Variance) -> None:
+        super().__init__()
+        self.rule = alpha
+        self.fold = fold
+        self.variance: Variance = variance
+        self.eps = source.eps
+        self.native = source.native
+        self.own_dtype = source.mean.dtype
+        self.learns = tuple(name for name, t in (("scale", source.weight), ("shift", source.bias)) if t is not None)
+        self.register_buffer("source_mean", in_float32(source.mean.detach()).clone())
+        self.register_buffer("source_var", in_float32(source.var.detach()).clone())
+        one, zero = torch.ones_like(self.source_mean), torch.zeros_like(self.source_mean)
+        self.register_buffer("source_scale", _value(source.weight, one))
+        self.register_buffer("source_shift", _value(source.bias, zero))
+        self.scale = nn.Parameter(self.source_scale.clone(), requires_grad=False)
+        self.shift = nn.Parameter(self.source_shift.clone(), requires_grad=False)
+        self.tail = nn.Sequential(*source.tail)
+        self.reused = False
+        self.folded: Use | None = None
+        self.uses: list[Use] = []
+        self._take_over_hooks(source.layer)
+
+    source_mean: Tensor
+    source_var: Tensor
+    source_scale: Tensor
+    source_shift: Tensor
+
+    def learnable(self) -> list[nn.Parameter]:
+        """The scale and shift that the trained layer has; none for a layer that is used more than once."""
+        return [] if self.reused else [getattr(self, name) for name in self.learns]
+
+    def reset(self) -> None:
+        """Goes back to the source: scale, shift, and nothing folded."""
+        with torch.no_grad():
+            self.scale.copy_(self.source_scale)
+            self.shift.copy_(self.source_shift)
+        self.folded = None
+        self.uses = []
+
+    def plain_values(self) -> dict[str, Tensor]:
+        """What makes the trained layer, in eval mode, repeat this layer's last use: its four tensors by name.
+
+        A scale or shift that the trained layer does not have is moved into the statistics.
+        """
+        (mean, var), scale, shift = self.uses[-1].moments, self.scale.detach(), self.shift.detach()
+        if "shift" not in self.learns:
+            mean = mean - torch.where(scale == 0, 0.0, shift * (var + self.eps).sqrt() / scale)
+        if "scale" not in self.learns:
+            var = ((var + self.eps) / scale.square() - self.eps).clamp(min=0)
+        return {"running_mean": mean, "running_var": var, "weight": scale, "bias": shift}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalizes a batch (N, C, ...)."""
+        source = Moments(self.source_mean, self.source_var)
+        count = x.numel() // x.shape[1]
+        use = self._measure(x.detach(), source, count)
+        self.uses.append(use)
+        if use.single or not torch.is_grad_enabled():
+            y = self._normalize(x, use.moments)
+        elif self.folded is not None:
+            y = self._normalize_through_batch(x, count)
+        elif self.rule == 1:
+            y = self._normalize(x, source)
+        else:
+            y = self._normalize_through_mixture(x, source, use.alpha)
+        out: Tensor = self.tail(y)
+        return out
+
+    @torch.no_grad()
+    def _measure(self, x: Tensor, source: Moments, count: int) -> Use:
+        if self.folded is not None:
+            return self._measure_folded(x, source, count)
+        fold = self.fold and not self.reused
+        if count == 1 or (self.rule == 1 and not fold):
+            use = Use(1.0, source, single=count == 1)
+        else:
+            alpha, batch = self._alpha(x, source, count)
+            use = Use(alpha, source.mix(batch, alpha), single=False)
+            if fold:
+                self._fold(source, batch, use)
+                use = Use(alpha, batch, single=False)
+        if fold:
+            self.folded = use
+        return use
+
+    def _measure_folded(self, x: Tensor, source: Moments, count: int) -> Use:
+        """Batch statistics, unless the layer had none to fold with."""
+        assert self.folded is not None
+        if self.folded.single:
+            return self.folded
+        batch = self._batch_moments(batch_moments(image_moments(x)), count)
+        return Use(self.folded.alpha, batch, single=False)
+
+    def _alpha(self, x: Tensor, source: Moments, count: int) -> tuple[Tensor | float, Moments]:
+        """The weight of the source, and the batch statistics that it is weighed against."""
+        images = image_moments(x)
+        batch = self._batch_moments(batch_moments(images), count)
+        if not isinstance(self.rule, str):
+            return float(self.rule), batch
+        space = count // x.shape[0]
+        images = Moments(images.mean, images.var * unbiased_factor(space, self.variance))
+        return layer_alpha(self.rule, images, batch, source, deviations=space > 1), batch
+
+    def _batch_moments(self, biased: Moments, count: int) -> Moments:
+        return Moments(biased.mean, biased.var * unbiased_factor(count, self.variance))
+
+    def _fold(self, source: Moments, batch: Moments, use: Use) -> None:
+        """Moves the source statistics into scale and shift; the mixture is what was just measured."""
+        deviation = (batch.var + self.eps).sqrt()
+        scale = deviation / (use.moments.var + self.eps).sqrt() * self.source_scale
+        shift = use.alpha * (batch.mean - source.mean) / deviation * scale + self.source_shift
+        self.scale.copy_(scale)
+        self.shift.copy_(shift)
+
+    def _normalize(self, x: Tensor, moments: Moments) -> Tensor:
+        """As the trained layer does with its running statistics, so that alpha 1 is the same to the last bit."""
+        if self.native:
+            return F.batch_norm(x, *moments, self.scale, self.shift, training=False, eps=self.eps)
+        shape = (1, -1, *[1] * (x.ndim - 2))
+        mean, var, weight, bias = (
+            t.to(self.own_dtype).reshape(shape) for t in (moments.mean, moments.var, self.scale, self.shift)
+        )
+        scale = weight * (var + self.eps).rsqrt()
+        return x * scale + (bias - mean * scale)
+
+    def _normalize_through_batch(self, x: Tensor, count: int) -> Tensor:
+        """Batch statistics inside the graph, by the native kernel.
+
+        The kernel divides by the biased deviation; with eps and scale reduced it divides by the unbiased one.
+        """
+        factor = unbiased_factor(count, self.variance)
+        scale = self.scale / factor**0.5
+        return F.batch_norm(x, None, None, scale, self.shift, training=True, eps=self.eps / factor)
+
+    def _normalize_through_mixture(self, x: Tensor, source: Moments, alpha: Tensor | float) -> Tensor:
+        """The mixture inside the graph: alpha is a constant, the batch statistics are not."""
+        space = [0, *range(2, x.ndim)]
+        wide = in_float32(x)
+        var, mean = torch.var_mean(wide, dim=space, correction=1 if self.variance == "unbiased" else 0)
+        mixed = source.mix(Moments(mean, var), alpha)
+        shape = (1, -1, *[1] * (x.ndim - 2))
+        scale = self.scale * (mixed.var + self.eps).rsqrt()
+        y = (wide - mixed.mean.reshape(shape)) * scale.reshape(shape) + self.shift.reshape(shape)
+        return y.to(x.dtype)
+
+    def _take_over_hooks(self, layer: nn.Module) -> None:
+        """Users' hooks on the trained layer go on firing."""
+        for name, hooks in vars(layer).items():
+            if name.endswith("_hooks") or name.startswith("_forward_hooks") or name.startswith("_forward_pre_hooks"):
+                vars(self)[name] = hooks
+
+
+def _value(trained: Tensor | None, absent: Tensor) -> Tensor:
+    return absent if trained is None else in_float32(trained.detach()).clone()

@@ -1,0 +1,13 @@
+"""The untouched network, as the method that every other one is compared with."""
+
+from torch import nn
+
+from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.step import StepAdaptor
+
+__all__ = ["source"]
+
+
+def source(network: nn.Module) -> Adaptor:
+    """The network as it is, in eval mode: no adaptation."""
+    return StepAdaptor(network)
