@@ -17,6 +17,7 @@ from domainadaptor.errors import BadOption as BadOption
 from domainadaptor.errors import SourceChanged as SourceChanged
 from domainadaptor.errors import UnsupportedNetwork as UnsupportedNetwork
 from domainadaptor.options import check_names as _check_names
+from domainadaptor.options import defaults_of as _defaults_of
 
 __version__ = "0.1.0"
 
@@ -45,3 +46,8 @@ def adapt(
 def methods() -> dict[str, str]:
     """Every method's name with one sentence on what it does."""
     return {name: _plugins.sentence(function) for name, function in _plugins.table(_RECIPES).items()}
+
+
+def options_of(method: str) -> dict[str, Any]:
+    """A method's options with their defaults."""
+    return _defaults_of(_plugins.find(_RECIPES, "method", method))

@@ -40,5 +40,7 @@ def _outside(kind: str, path: str) -> Callable[..., Any]:
     except (ImportError, AttributeError) as error:
         raise BadOption(f"{kind} {path!r}: expected an importable 'package.module:function'; {error}") from error
     if not callable(found):
-        raise BadOption(f"{kind} {path!r} is a {type(found).__name__}; expected a function from a network to an adaptor")
+        raise BadOption(
+            f"{kind} {path!r} is a {type(found).__name__}; expected a function from a network to an adaptor"
+        )
     return found  # type: ignore[no-any-return]

@@ -88,7 +88,7 @@ class Adaptor(nn.Module, ABC):
             return result
 
     def adapted(self, images: Tensor) -> nn.Module:
-        """A plain, independent network that holds what this batch taught; its eval output on the batch is the adapted one.
+        """A plain, independent network that holds what this batch taught: its eval output on it is the adapted one.
 
         Raises:
             UnsupportedNetwork: A norm layer is used more than once, so that no plain layer can hold its statistics.

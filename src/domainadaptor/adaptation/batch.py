@@ -18,7 +18,9 @@ def checked_batch(images: object, weights: Iterable[Tensor]) -> Tensor:
     if not isinstance(images, Tensor):
         raise BadBatch(f"expected a tensor of images, got a {type(images).__name__}")
     if not images.is_floating_point():
-        raise BadBatch(f"expected normalized floating-point images, got {images.dtype}; convert and normalize them first")
+        raise BadBatch(
+            f"expected normalized floating-point images, got {images.dtype}; convert and normalize them first"
+        )
     if images.ndim < 2:
         raise BadBatch(f"expected a batch of shape (N, ...), got {tuple(images.shape)}; add a batch dimension")
     _check_fit(images, [weight for weight in weights if weight.is_floating_point()])

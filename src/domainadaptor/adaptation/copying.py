@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +25,14 @@ def unwrap(network: nn.Module) -> nn.Module:
     while (child := _wrapped(network)) is not None:
         network = child
     if isinstance(network, torch.jit.ScriptModule):
-        raise UnsupportedNetwork("a TorchScript network cannot be adapted: its layers are fixed; pass the Python network")
+        raise UnsupportedNetwork(
+            "a TorchScript network cannot be adapted: its layers are fixed; pass the Python network"
+        )
     for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
         if is_lazy(tensor):
-            raise UnsupportedNetwork(f"{name!r} is not initialized (a lazy layer): run one batch through the network first")
+            raise UnsupportedNetwork(
+                f"{name!r} is not initialized (a lazy layer): run one batch through the network first"
+            )
         if tensor.is_meta:
             raise UnsupportedNetwork(f"{name!r} is on the meta device and holds no values: load the weights first")
     return network
@@ -114,7 +119,7 @@ class _Transparent(nn.Module):
     def forward(self, *args: object, **kwargs: object) -> object:
         return self._modules[self._child_name](*args, **kwargs)  # type: ignore[misc]
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:

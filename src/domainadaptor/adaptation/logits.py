@@ -49,7 +49,9 @@ def _find(output: object) -> Tensor:
         tensors = [value for value in output.values() if isinstance(value, Tensor)]
         if len(tensors) == 1:
             return tensors[0]
-        raise UnsupportedNetwork(f"the network returned a dict without 'logits': {', '.join(map(str, output))}; {_REMEDY}")
+        raise UnsupportedNetwork(
+            f"the network returned a dict without 'logits': {', '.join(map(str, output))}; {_REMEDY}"
+        )
     if isinstance(output, Sequence) and output and isinstance(output[0], Tensor):
         return output[0]
     raise UnsupportedNetwork(f"no logits in what the network returned ({_kind(output)}); {_REMEDY}")

@@ -37,6 +37,7 @@ class LogitLoss(Objective):
         self.per_image = per_image
 
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
+        """The mean over the batch."""
         return self.per_image(logits).mean()
 
     def restart(self) -> None:
@@ -54,6 +55,7 @@ class ViewsLoss(Objective):
         self.restart()
 
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
+        """The mean over the batch; each call draws new views."""
         with torch.no_grad():
             views = random_views(images, self.views, self._generator)
             target = in_loss_precision(forward(views)).unflatten(0, (self.views, -1)).mean(0).softmax(1)

@@ -63,7 +63,9 @@ class StepAdaptor(Adaptor):
         found, left = ({}, {}) if self._norm is None else find_norms(self.source)
         norms = {} if self._norm is None else {name: self._norm(source) for name, source in found.items()}
         if self._steps and not any(norm.learns for norm in norms.values()):
-            raise UnsupportedNetwork("no norm layer has a scale or a shift to learn; use loss=None to mix statistics only")
+            raise UnsupportedNetwork(
+                "no norm layer has a scale or a shift to learn; use loss=None to mix statistics only"
+            )
         network = twin(self.source, {found[name].layer: norm for name, norm in norms.items()}).eval()
         for norm in norms.values():
             for parameter in norm.learnable():
@@ -90,7 +92,9 @@ class StepAdaptor(Adaptor):
         before = self._first_pass(images)
         alpha = self._alphas()
         if not finite(before):
-            return self._fall_back(images, self._run_source(images), alpha, "the logits under mixed statistics are not finite")
+            return self._fall_back(
+                images, self._run_source(images), alpha, "the logits under mixed statistics are not finite"
+            )
         learnable = [p for norm in self._adaptive.norms.values() for p in norm.learnable()]
         if not self._steps or not learnable:
             return self._result(images, before, before, None)
@@ -113,7 +117,9 @@ class StepAdaptor(Adaptor):
                     norm.reused = name in reused
                 logits = self._pass(images)
         if norms and not any(norm.uses for norm in norms.values()):
-            raise UnsupportedNetwork("the network's forward did not use any of its norm layers, so nothing can be adapted")
+            raise UnsupportedNetwork(
+                "the network's forward did not use any of its norm layers, so nothing can be adapted"
+            )
         return logits
 
     def _take_steps(self, images: Tensor, before: Tensor, learnable: list[nn.Parameter]) -> float | str:
@@ -154,7 +160,9 @@ class StepAdaptor(Adaptor):
         for name, norm in self._adaptive.norms.items():
             keys = [name] if len(norm.uses) == 1 else [f"{name}[{i}]" for i in range(len(norm.uses))]
             named += [(key, use.alpha) for key, use in zip(keys, norm.uses, strict=True)]
-        values = torch.stack([torch.as_tensor(alpha, dtype=torch.float64).cpu() for _, alpha in named]) if named else None
+        values = (
+            torch.stack([torch.as_tensor(alpha, dtype=torch.float64).cpu() for _, alpha in named]) if named else None
+        )
         return {} if values is None else dict(zip([key for key, _ in named], values.tolist(), strict=True))
 
     def _note(self, loss: float | None) -> str | None:
@@ -162,7 +170,9 @@ class StepAdaptor(Adaptor):
         notes = []
         single = [name for name, norm in norms.items() if any(use.single for use in norm.uses)]
         if single:
-            notes.append(f"one value per channel, so alpha is 1 and the source statistics were kept, in: {_listed(single)}")
+            notes.append(
+                f"one value per channel, so alpha is 1 and the source statistics were kept, in: {_listed(single)}"
+            )
         if self._steps and loss is None:
             reused = [name for name, norm in norms.items() if norm.reused]
             notes.append(f"no step: every layer that could learn is used more than once ({_listed(reused)})")

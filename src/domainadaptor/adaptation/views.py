@@ -25,7 +25,7 @@ def random_views(images: Tensor, count: int, generator: torch.Generator) -> Tens
 
 def _view(image: Tensor, size: torch.Size, generator: torch.Generator) -> Tensor:
     flip = torch.rand((), generator=generator).item() < 0.5
-    top, left, height, width = _crop_box(*size, generator)
+    top, left, height, width = _crop_box(size[0], size[1], generator)
     crop = image[:, top : top + height, left : left + width]
     view = F.interpolate(crop.unsqueeze(0), size=size, mode="bilinear", align_corners=False).squeeze(0)
     return view.flip(-1) if flip else view

@@ -65,5 +65,5 @@ def _distances(
 
 
 def _ratio(part: Tensor, whole: Tensor) -> Tensor:
-    """part / whole, and 0 where the whole is 0: identical statistics keep the source."""
+    """The quotient, and 0 where the whole is 0: identical statistics keep the source."""
     return torch.where(whole > 0, part / whole, torch.zeros_like(whole))

@@ -16,7 +16,7 @@ class Moments(NamedTuple):
     var: Tensor  # (..., C)
 
     def mix(self, other: "Moments", weight: Tensor | float) -> "Moments":
-        """weight * self + (1 - weight) * other."""
+        """The mixture weight * self + (1 - weight) * other."""
         return Moments(*(weight * mine + (1 - weight) * theirs for mine, theirs in zip(self, other, strict=True)))
 
 

@@ -10,7 +10,11 @@ domainadaptor_t = partial(adamixbn, loss="gem-t")
 domainadaptor_t.__doc__ = """AdaMixBN, folded, and one step on GEM-T: entropy at a high temperature."""
 
 domainadaptor_skd = partial(adamixbn, loss="gem-skd")
-domainadaptor_skd.__doc__ = """AdaMixBN, folded, and one step on GEM-SKD: the hot prediction learns from the plain one."""
+domainadaptor_skd.__doc__ = (
+    """AdaMixBN, folded, and one step on GEM-SKD: the hot prediction learns from the plain one."""
+)
 
 domainadaptor_aug = partial(adamixbn, loss="gem-aug")
-domainadaptor_aug.__doc__ = """AdaMixBN, folded, and one step on GEM-Aug: the hot prediction learns from random views."""
+domainadaptor_aug.__doc__ = (
+    """AdaMixBN, folded, and one step on GEM-Aug: the hot prediction learns from random views."""
+)

@@ -1,0 +1,5 @@
+"""`python -m domainadaptor`."""
+
+from domainadaptor.cli import main
+
+main()

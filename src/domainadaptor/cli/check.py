@@ -1,0 +1,82 @@
+"""`domainadaptor check`: which layers of a network adapt, and whether wrapping is neutral."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.table import Table
+
+import domainadaptor
+from domainadaptor.adaptation.adaptor import LayerReport
+from domainadaptor.cli.options import MethodOptions, parse_options
+from domainadaptor.cli.terminal import BatchSize, Device, Exit, Json, Seed, find_device, out, print_json
+from domainadaptor.networks.probe import Probe, probe, stir_norms
+
+
+def check(
+    network: Annotated[
+        str, typer.Argument(help="A torchvision or timm name, as resnet50 or timm:mobilenetv3_small_100.")
+    ],
+    weights: Annotated[
+        Path | None, typer.Option(help="A .safetensors, .pt or .pth file; random weights otherwise.")
+    ] = None,
+    method: Annotated[str, typer.Option(help="The method to wrap it with.")] = "domainadaptor-t",
+    option: MethodOptions = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Side of the probe's images; the network's own otherwise.")
+    ] = None,
+    device: Device = "auto",
+    batch_size: BatchSize = 4,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Show which layers of a network adapt, which do not and why, and probe that wrapping is neutral."""
+    from domainadaptor.networks.build import build_network  # timm and torchvision take seconds to import
+    from domainadaptor.networks.zoo import blueprint
+
+    plan = blueprint(network)
+    place = find_device(device)
+    built, classes = build_network(plan, weights, [], seed)
+    if weights is None:
+        stir_norms(built, seed)
+    built = built.to(place)
+    side = size or plan.preprocessing.size
+    images = torch.randn(batch_size, 3, side, side, generator=torch.Generator().manual_seed(seed)).to(place)
+    adaptor = domainadaptor.adapt(built, method, **parse_options(option or []))
+    note = adaptor.adapt(images).note
+    layers, probed = adaptor.layers(), probe(built, images)
+    if as_json:
+        print_json(
+            {
+                "network": plan.name,
+                "classes": classes,
+                "preprocessing": asdict(plan.preprocessing),
+                "layers": [layer._asdict() for layer in layers],
+                "probe": {**probed._asdict(), "neutral": probed.neutral},
+                "note": note,
+            }
+        )
+    else:
+        _show(plan.name, layers, probed, note)
+    if not probed.neutral:
+        raise typer.Exit(Exit.NOT_NEUTRAL)
+
+
+def _show(name: str, layers: list[LayerReport], probed: Probe, note: str | None) -> None:
+    table = Table("layer", "kind", "adapts", "what, or why not", title=name)
+    for layer in layers:
+        table.add_row(layer.name, layer.kind, "yes" if layer.adapts else "no", layer.why)
+    out.print(table)
+    adapting = sum(layer.adapts for layer in layers)
+    out.print(f"{adapting} norm layers adapt, {len(layers) - adapting} do not.", highlight=False)
+    if note:
+        out.print(f"Note: {note}", highlight=False)
+    verdict = "[green]neutral[/green]" if probed.neutral else "[red]NOT neutral[/red]"
+    same = "the same to the last bit" if probed.same_bits else "different"
+    out.print(
+        f"Wrapping is {verdict}: with alpha 1 and no step the logits are {same}, folded they are off by "
+        f"{probed.folded_error:.1e}. A step of domainadaptor-t changes them by {probed.step_change:.1e} of their size.",
+        highlight=False,
+    )

@@ -1,0 +1,41 @@
+"""`domainadaptor methods`: what there is."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+import domainadaptor
+from domainadaptor.cli.terminal import Json, out, print_json
+
+
+def methods(
+    name: Annotated[str, typer.Argument(help="Show this method's options.")] = "",
+    as_json: Json = False,
+) -> None:
+    """List the methods, or the options of one."""
+    if name:
+        _show_options(name, as_json)
+        return
+    known = domainadaptor.methods()
+    if as_json:
+        print_json(
+            {method: {"does": text, "options": domainadaptor.options_of(method)} for method, text in known.items()}
+        )
+        return
+    table = Table("method", "what it does")
+    for method, text in known.items():
+        table.add_row(method, text)
+    out.print(table)
+    out.print("Options of one: domainadaptor methods NAME", highlight=False)
+
+
+def _show_options(name: str, as_json: bool) -> None:
+    options = domainadaptor.options_of(name)
+    if as_json:
+        print_json(options)
+        return
+    table = Table("option", "default", title=name)
+    for option, default in options.items():
+        table.add_row(option, repr(default))
+    out.print(table if options else f"{name} has no options", highlight=False)

@@ -1,0 +1,38 @@
+"""Options of methods, written on the command line as name=value."""
+
+from typing import Annotated, Any
+
+import typer
+
+from domainadaptor.errors import BadOption
+
+MethodOptions = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the method, as lr=0.01; may be repeated.")
+]
+
+
+def parse_options(pairs: list[str]) -> dict[str, Any]:
+    """Method options written as name=value.
+
+    Raises:
+        BadOption: A pair is not of that form.
+    """
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise BadOption(f"--option {pair!r}: expected name=value, as in --option lr=0.01")
+        options[name.strip().replace("-", "_")] = _value(text.strip())
+    return options
+
+
+def _value(text: str) -> object:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

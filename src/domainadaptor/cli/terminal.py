@@ -1,0 +1,77 @@
+"""What all commands share: options, output, progress and exit codes."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from domainadaptor.errors import BadOption
+
+out = Console()
+err = Console(stderr=True)
+
+
+class Exit(IntEnum):
+    """Exit codes; 0 is success, and 2 is a wrong command line."""
+
+    FAILED = 1
+    SOME_SKIPPED = 3
+    NOT_NEUTRAL = 4
+
+
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps …; auto takes a GPU if there is one.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Images that are adapted to and predicted at once.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of everything random; the same seed gives the same numbers.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, for programs.")]
+
+
+def find_device(name: str) -> torch.device:
+    """The device of that name.
+
+    Raises:
+        BadOption: There is none.
+    """
+    if name == "auto":
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except Exception as error:
+        raise BadOption(f"--device {name!r} is not there; use auto or cpu ({str(error).splitlines()[0]})") from error
+    return device
+
+
+def print_json(value: object) -> None:
+    """Prints JSON alone on standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def progress_bar(total: int) -> Iterator["Bar"]:
+    """A progress bar on a terminal's standard error, nothing elsewhere."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        yield Bar(progress, progress.add_task("", total=total))
+
+
+class Bar:
+    """Moves a progress bar."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+
+    def step(self, what: str) -> None:
+        """One more piece of work, and what it is."""
+        self._progress.update(self._task, advance=1, description=what)
+
+    def at(self, done: int, total: int) -> None:
+        """So much is done, of so much."""
+        self._progress.update(self._task, completed=done, total=total)

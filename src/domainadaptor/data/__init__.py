@@ -1,0 +1,1 @@
+"""Images: from files, and the digits of the demo."""

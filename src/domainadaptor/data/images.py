@@ -1,0 +1,98 @@
+"""Image files as RGB pictures, or the reason why not."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from domainadaptor.errors import BadFile
+
+SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])
+_FORMATS = ("BMP", "GIF", "JPEG", "MPO", "PNG", "PPM", "TIFF", "WEBP")
+_MOST_PIXELS = 100_000_000
+
+
+def list_files(folder: Path) -> list[Path]:
+    """Every file below a folder, sorted by name; links to folders are listed, not followed.
+
+    Raises:
+        BadFile: There is no such folder.
+    """
+    if not folder.is_dir():
+        raise BadFile(f"no folder at {str(folder)!r}: expected a folder of images")
+    return sorted(_walk(folder), key=lambda path: path.relative_to(folder).parts)
+
+
+def read_image(path: Path, within: Path) -> Image.Image:
+    """The picture in a file as RGB: upright by its EXIF entry, on white where transparent, the first of several frames.
+
+    Raises:
+        BadFile: It is not a regular file below `within`, not an image, damaged, or too large.
+    """
+    try:
+        if not path.resolve().is_relative_to(within.resolve()):
+            raise BadFile("a link to outside of the folder")
+        if path.is_dir():
+            raise BadFile("a link to a folder, which is not followed")
+        if not path.is_file():
+            raise BadFile("not a regular file")
+        if path.stat().st_size == 0:
+            raise BadFile("an empty file")
+        return _decode(path)
+    except BadFile:
+        raise
+    except MemoryError as error:
+        raise BadFile("not enough memory to decode it") from error
+    # Decoders meet damaged files with errors of every kind; whatever it was, the file is the one to blame.
+    except Exception as error:
+        raise BadFile(f"not a readable image ({_reason(error)})") from error
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            yield from _walk(entry)
+        else:
+            yield entry
+
+
+def _decode(path: Path) -> Image.Image:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # Only the header is read here, so the limit below is what protects from decompression bombs.
+        with Image.open(path, formats=_FORMATS) as opened:
+            width, height = opened.size
+            if width * height > _MOST_PIXELS:
+                raise BadFile(f"{width}x{height} pixels; at most {_MOST_PIXELS // 1_000_000} million are decoded")
+            opened.load()
+            picture = ImageOps.exif_transpose(opened)
+            return _as_rgb(picture)
+
+
+def _as_rgb(picture: Image.Image) -> Image.Image:
+    if picture.mode.startswith("I") or picture.mode == "F":
+        picture = _eight_bits(picture)
+    if picture.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in picture.info:
+        picture = picture.convert("RGBA")
+        paper = Image.new("RGBA", picture.size, "white")
+        picture = Image.alpha_composite(paper, picture)
+    return picture.convert("RGB")
+
+
+def _eight_bits(picture: Image.Image) -> Image.Image:
+    """Sixteen bits and floats scaled to eight, where a plain conversion would clip them."""
+    values = np.nan_to_num(np.asarray(picture, dtype=np.float64))
+    if picture.mode == "F":
+        low, high = min(values.min(), 0.0), max(values.max(), 0.0)
+        full = 1.0 if high <= 1 else 255.0 if high <= 255 else high
+        values = (values - low) / (full - low)
+    else:
+        values = values / (255.0 if picture.mode == "I" and values.max() <= 255 else 65535.0)
+    return Image.fromarray((values.clip(0, 1) * 255).round().astype(np.uint8))
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).partition("\n")[0]
+    return "unknown format" if isinstance(error, UnidentifiedImageError) else text or type(error).__name__

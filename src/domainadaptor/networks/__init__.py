@@ -1,0 +1,1 @@
+"""Networks by name, the preprocessing they were trained with, and their weights."""

@@ -1,0 +1,144 @@
+"""Weights from files, without running code from them, and with an explanation where they do not fit."""
+
+import pickle
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from domainadaptor.errors import BadFile
+
+_PICKLED = (".pt", ".pth", ".pth.tar", ".bin", ".ckpt")
+_PREFIXES = ("module.", "_orig_mod.", "model.", "network.", "backbone.")
+_NESTED = ("state_dict", "model_state_dict", "model", "network", "net", "weights")
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors in a safetensors file, or in a .pt or .pth file that holds nothing but tensors.
+
+    Raises:
+        BadFile: It is missing, damaged, of another kind, or loading it would run code.
+    """
+    if not path.is_file():
+        raise BadFile(f"no weights at {str(path)!r}: expected a .safetensors, .pt or .pth file; nothing is downloaded")
+    name = path.name.lower()
+    if name.endswith(".safetensors"):
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise BadFile(f"{str(path)!r} is not a whole safetensors file: {error}") from error
+    if not name.endswith(_PICKLED):
+        raise BadFile(f"{str(path)!r}: expected .safetensors, .pt or .pth; formats that can run code are refused")
+    return _state_dict(_read_pickled(path), path)
+
+
+def fit_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, classes: Sequence[str] = ()) -> None:
+    """Loads weights into a network, all of them or none.
+
+    Raises:
+        BadFile: Names, shapes, the number of classes or the values do not fit.
+    """
+    own = network.state_dict()
+    given = _without_prefix(weights, own)
+    missing = [key for key in own if key not in given and not key.endswith("num_batches_tracked")]
+    extra = [key for key in given if key not in own]
+    if missing or extra:
+        raise BadFile(
+            f"{str(path)!r} does not fit {type(network).__name__}: "
+            f"{len(missing)} tensors missing ({_listed(missing)}), {len(extra)} not expected ({_listed(extra)}); "
+            "is it the right network?"
+        )
+    shapes = {key: (tuple(given[key].shape), tuple(own[key].shape)) for key in given}
+    wrong = {key: pair for key, pair in shapes.items() if pair[0] != pair[1]}
+    if wrong:
+        raise BadFile(_shape_message(wrong, path, classes))
+    _check_values(given, path)
+    network.load_state_dict({**own, **given})
+
+
+def classes_in(weights: Mapping[str, Tensor], network: nn.Module, classes: int) -> int:
+    """How many classes the weights predict, for a network that was built for `classes`."""
+    own = network.state_dict()
+    for key, tensor in _without_prefix(weights, own).items():
+        if key in own and own[key].shape[:1] == (classes,) and tensor.shape[1:] == own[key].shape[1:]:
+            return int(tensor.shape[0])
+    return classes
+
+
+def _read_pickled(path: Path) -> object:
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if any(name.endswith("constants.pkl") or "/code/" in name for name in archive.namelist()):
+                raise BadFile(
+                    f"{str(path)!r} is a TorchScript or exported program, which can run code; {_SAVE_TENSORS}"
+                )
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        reason = str(error).partition("\n")[0]
+        raise BadFile(
+            f"{str(path)!r} holds more than tensors, and loading it could run code: refused; {_SAVE_TENSORS} ({reason})"
+        ) from error
+    except Exception as error:
+        raise BadFile(f"{str(path)!r} cannot be read as a torch file: {type(error).__name__}: {error}") from error
+
+
+_SAVE_TENSORS = "save network.state_dict() with safetensors or torch.save instead"
+
+
+def _state_dict(loaded: object, path: Path) -> dict[str, Tensor]:
+    if _is_state_dict(loaded):
+        return dict(loaded)  # type: ignore[call-overload, no-any-return]
+    nested = {key: value for key, value in loaded.items() if _is_state_dict(value)} if isinstance(loaded, dict) else {}
+    names = list(nested) if len(nested) == 1 else [name for name in _NESTED if name in nested][:1]
+    if not names:
+        held = ", ".join(map(str, loaded)) if isinstance(loaded, dict) else f"a {type(loaded).__name__}"
+        raise BadFile(f"{str(path)!r}: expected named tensors, or one entry that holds them, got {held or 'nothing'}")
+    return dict(nested[names[0]])
+
+
+def _is_state_dict(value: object) -> bool:
+    return isinstance(value, dict) and bool(value) and all(isinstance(t, Tensor) for t in value.values())
+
+
+def _without_prefix(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Removes what wrappers put before every name, unless the network's own names begin like that."""
+    given = dict(weights)
+    while given and not set(given) & set(own):
+        prefix = next((p for p in _PREFIXES if all(key.startswith(p) for key in given)), None)
+        if prefix is None:
+            break
+        given = {key.removeprefix(prefix): tensor for key, tensor in given.items()}
+    return given
+
+
+def _shape_message(
+    wrong: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]], path: Path, classes: Sequence[str]
+) -> str:
+    rows = "; ".join(f"{key}: {got} in the file, {want} in the network" for key, (got, want) in list(wrong.items())[:4])
+    heads = [got[0] for got, want in wrong.values() if got[1:] == want[1:] and want[0] == len(classes)]
+    if heads:
+        return (
+            f"{str(path)!r} predicts {heads[0]} classes, but {len(classes)} class names were given "
+            f"({_listed(list(classes))}); give the {heads[0]} names that it was trained with, in order ({rows})"
+        )
+    return f"{str(path)!r}: {len(wrong)} tensors have other shapes: {rows}; is it the right network?"
+
+
+def _check_values(weights: Mapping[str, Tensor], path: Path) -> None:
+    broken = [key for key, t in weights.items() if t.is_floating_point() and not bool(torch.isfinite(t).all())]
+    if broken:
+        raise BadFile(
+            f"{str(path)!r} has NaN or infinite values in {_listed(broken)}; the training went wrong, or the file did"
+        )
+    negative = [key for key, t in weights.items() if key.endswith("running_var") and bool((t < 0).any())]
+    if negative:
+        raise BadFile(f"{str(path)!r} has negative variances in {_listed(negative)}; the file is damaged")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return (", ".join(names[:6]) or "none") + (f" and {len(names) - 6} more" if len(names) > 6 else "")

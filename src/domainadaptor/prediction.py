@@ -1,0 +1,174 @@
+"""Predictions for a folder of images, adapted batch by batch, as rows of a table."""
+
+import csv
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.data.images import SUFFIXES, list_files, read_image
+from domainadaptor.errors import BadFile
+
+_COLUMNS = ("file", "source_prediction", "source_confidence", "adapted_prediction", "adapted_confidence", "skipped")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One file: what the source network and the adapted one say, or why it was skipped."""
+
+    file: str
+    source_prediction: str = ""
+    source_confidence: float | None = None
+    adapted_prediction: str = ""
+    adapted_confidence: float | None = None
+    skipped: str = ""
+
+    @property
+    def damaged(self) -> bool:
+        """Skipped although it is named like an image."""
+        return bool(self.skipped) and Path(self.file).suffix.lower() in SUFFIXES
+
+
+@dataclass(frozen=True)
+class FolderPrediction:
+    """A row for every file of the folder, in file order, and what the adaptor had to say."""
+
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def predicted(self) -> list[Row]:
+        """The rows that were not skipped."""
+        return [row for row in self.rows if not row.skipped]
+
+    @property
+    def skipped(self) -> list[Row]:
+        """The rows that were."""
+        return [row for row in self.rows if row.skipped]
+
+
+def predict_folder(
+    adaptor: Adaptor,
+    folder: Path,
+    *,
+    classes: Sequence[str],
+    transform: Callable[[Image.Image], Tensor],
+    device: torch.device,
+    batch_size: int,
+    seed: int,
+    progress: Callable[[int, int], None],
+) -> FolderPrediction:
+    """Predicts every image below a folder, in batches drawn by a seeded shuffle.
+
+    A folder is often sorted by class, and a batch of one class misleads adaptation; hence the shuffle.
+
+    Args:
+        adaptor: What predicts.
+        folder: Where the images are, at any depth.
+        classes: The names of the classes, in the order of the logits.
+        transform: From an RGB image to the network's input.
+        device: Where the adaptor is.
+        batch_size: How many images it sees at once; the last batch may have fewer.
+        seed: Of the shuffle.
+        progress: Called after each file with how many are done and how many there are.
+
+    Raises:
+        BadFile: The folder is missing, or holds no file.
+    """
+    files = list_files(folder)
+    if not files:
+        raise BadFile(f"no files below {str(folder)!r}: expected images")
+    names = [path.relative_to(folder).as_posix() for path in files]
+    rows: dict[int, Row] = {}
+    notes: list[str] = []
+    order = torch.randperm(len(files), generator=torch.Generator().manual_seed(seed)).tolist()
+    for chosen, images in _batches(files, folder, order, transform, batch_size, rows, names, progress):
+        images = images.to(device)
+        source, result = adaptor.unadapted(images), adaptor.adapt(images)
+        if result.note and result.note not in notes:
+            notes.append(result.note)
+        for at, before, after in zip(chosen, _best(source, classes), _best(result.logits, classes), strict=True):
+            rows[at] = Row(names[at], *before, *after)
+    return FolderPrediction(tuple(rows[at] for at in range(len(files))), tuple(notes))
+
+
+def write_csv(prediction: FolderPrediction, path: Path) -> None:
+    """Writes the table whole or not at all.
+
+    Raises:
+        BadFile: It cannot be written there.
+    """
+    try:
+        with tempfile.NamedTemporaryFile("w", newline="", encoding="utf-8", dir=path.parent, delete=False) as file:
+            writer = csv.writer(file)
+            writer.writerow(_COLUMNS)
+            writer.writerows(_cells(row) for row in prediction.rows)
+        os.chmod(file.name, 0o644)
+        os.replace(file.name, path)
+    except OSError as error:
+        raise BadFile(f"cannot write {str(path)!r}: {error.strerror or error}; choose another --output") from error
+
+
+def read_classes(path: Path) -> list[str]:
+    """Class names, one a line, or a JSON list.
+
+    Raises:
+        BadFile: The file is missing, empty, or has a name twice.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        named = json.loads(text) if path.suffix.lower() == ".json" else text.splitlines()
+    except (OSError, ValueError) as error:
+        raise BadFile(f"cannot read class names from {str(path)!r}: {error}") from error
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise BadFile(f"{str(path)!r}: expected one class name a line, or a JSON list of names")
+    names = [name.strip() for name in named if name.strip()]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if len(names) < 2 or twice:
+        raise BadFile(
+            f"{str(path)!r}: expected two or more different class names, got {len(names)}, twice: {twice or 'none'}"
+        )
+    return names
+
+
+def _batches(
+    files: Sequence[Path],
+    folder: Path,
+    order: Sequence[int],
+    transform: Callable[[Image.Image], Tensor],
+    batch_size: int,
+    rows: dict[int, Row],
+    names: Sequence[str],
+    progress: Callable[[int, int], None],
+) -> Iterator[tuple[list[int], Tensor]]:
+    """Full batches of readable images, with their positions; what cannot be read becomes a row at once."""
+    chosen: list[int] = []
+    images: list[Tensor] = []
+    for done, at in enumerate(order, start=1):
+        try:
+            images.append(transform(read_image(files[at], folder)))
+            chosen.append(at)
+        except BadFile as error:
+            rows[at] = Row(names[at], skipped=str(error))
+        progress(done, len(order))
+        if chosen and (len(chosen) == batch_size or done == len(order)):
+            yield chosen, torch.stack(images)
+            chosen, images = [], []
+    if chosen:
+        yield chosen, torch.stack(images)
+
+
+def _best(logits: Tensor, classes: Sequence[str]) -> list[tuple[str, float]]:
+    confidence, best = logits.float().softmax(1).max(1)
+    return [(classes[k], round(c, 6)) for c, k in zip(confidence.tolist(), best.tolist(), strict=True)]
+
+
+def _cells(row: Row) -> list[object]:
+    return ["" if value is None else value for value in asdict(row).values()]
