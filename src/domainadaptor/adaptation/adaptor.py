@@ -39,7 +39,8 @@ class LayerReport(NamedTuple):
 class Adaptor(nn.Module, ABC):
     """Learns from each unlabeled batch, then predicts it; the network that it was given is never changed.
 
-    A subclass writes `_prepare`, `_learn` and `reset`; locking, checking, restoring and falling back are done here.
+    A subclass writes the abstract methods and calls `_rebuild` at the end of its `__init__`; locking, checking,
+    restoring and falling back are done here.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -123,13 +124,19 @@ class Adaptor(nn.Module, ABC):
             fresh = independent_copy(self.source)
             result = fresh.load_state_dict(state_dict, strict=strict, assign=assign)
             self.source, self._watch = fresh, Watch(None)
-            self._prepare()
+            self._rebuild()
             return result
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Adaptor":
-        super()._apply(fn, recurse)
-        self._prepare()
+        with torch.inference_mode(False):
+            super()._apply(fn, recurse)
+        self._rebuild()
         return self
+
+    def _rebuild(self) -> None:
+        # Tensors made in inference mode could not take part in a backward pass.
+        with torch.inference_mode(False):
+            self._prepare()
 
     @contextmanager
     def _session(self, images: Tensor) -> Iterator[Adaptation]:

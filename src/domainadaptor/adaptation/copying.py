@@ -114,7 +114,7 @@ class _Transparent(nn.Module):
     def __init__(self, name: str, child: nn.Module) -> None:
         super().__init__()
         self._child_name = name
-        self.add_module(name, child)
+        self._modules[name] = child
 
     def forward(self, *args: object, **kwargs: object) -> object:
         return self._modules[self._child_name](*args, **kwargs)  # type: ignore[misc]

@@ -57,7 +57,7 @@ class StepAdaptor(Adaptor):
         self._objective = objective
         self._optimizer = optimizer
         self._steps = steps if objective is not None and optimizer is not None else 0
-        self._prepare()
+        self._rebuild()
 
     def _prepare(self) -> None:
         found, left = ({}, {}) if self._norm is None else find_norms(self.source)

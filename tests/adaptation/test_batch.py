@@ -1,0 +1,37 @@
+import pytest
+import torch
+
+import domainadaptor as da
+from domainadaptor.errors import BadBatch
+from tests.conftest import batch
+
+
+@pytest.mark.parametrize(
+    ("images", "hint"),
+    [
+        ([1, 2], "a list"),
+        ({"pixel_values": torch.zeros(1)}, "a dict"),
+        (torch.zeros(2, 3, 12, 12, dtype=torch.uint8), "uint8"),
+        (torch.tensor(1.0), "batch dimension"),
+        (torch.zeros(2, 3, 12, 12, dtype=torch.float64), "float64.*float32"),
+        (torch.zeros(2, 3, 12, 12, device="meta"), "meta.*cpu"),
+    ],
+)
+def test_what_is_no_batch_is_refused(net, images, hint):
+    with pytest.raises(BadBatch, match=hint):
+        da.adapt(net, "adamixbn")(images)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_the_images_with_bad_pixels_are_named(net, value):
+    x = batch(8, 3, 12, 12)
+    x[2, 0, 3, 3] = value
+    x[5] = value
+    with pytest.raises(BadBatch, match="2 of 8 images, at positions 2, 5;"):
+        da.adapt(net, "domainadaptor-t")(x)
+
+
+def test_a_sum_that_overflows_is_not_a_bad_pixel(net):
+    x = torch.full((8, 3, 12, 12), 3e38)
+    result = da.adapt(net, "adamixbn").adapt(x)
+    assert result.fell_back
