@@ -83,7 +83,7 @@ class Stumble(Exception):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_an_exception_at_any_point_leaves_everything_as_it_was(method, images, monkeypatch):
-    """Counts the calls that a batch makes into layers, losses, autograd and the optimizer; then fails at each of them."""
+    """Counts the calls that a batch makes into layers, losses, autograd and optimizer; then fails at each of them."""
     net = odd_net()
     adaptor = da.adapt(net, method, **({"lr": 0.1} if method in LEARNING else {}))
     expected = adaptor(images)

@@ -75,7 +75,9 @@ def test_a_confident_image_has_a_vanishing_entropy_gradient_and_a_large_gem_grad
 def test_temperature_rules():
     z = batch(6, 5, dtype=torch.float64)
     own = 2.0 * z.std(1)
-    code, per_image, mean, fixed = (losses.temperature(z, rule, 2.0) for rule in ("code", "per_image", "batch_mean", 3.0))
+    code, per_image, mean, fixed = (
+        losses.temperature(z, rule, 2.0) for rule in ("code", "per_image", "batch_mean", 3.0)
+    )
     torch.testing.assert_close(code.tau.squeeze(1), own)
     torch.testing.assert_close(code.factor, (own**2).mean().expand(6))
     torch.testing.assert_close(per_image.factor, own**2)
@@ -87,7 +89,13 @@ def test_temperature_rules():
 
 @pytest.mark.parametrize(
     ("rule", "scale", "hint"),
-    [("per_imge", 2, "did you mean 'per_image'"), (0, 2, "above 0"), (-1.0, 2, "above 0"), ("code", 0, "scale"), (None, 2, "temperature")],
+    [
+        ("per_imge", 2, "did you mean 'per_image'"),
+        (0, 2, "above 0"),
+        (-1.0, 2, "above 0"),
+        ("code", 0, "scale"),
+        (None, 2, "temperature"),
+    ],
 )
 def test_wrong_temperatures_are_refused(rule, scale, hint):
     with pytest.raises(BadOption, match=hint):

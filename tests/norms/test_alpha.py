@@ -36,7 +36,14 @@ def test_right_values(alpha):
 
 @pytest.mark.parametrize(
     ("alpha", "hint"),
-    [("papre", "did you mean 'paper'"), (1.5, "from 0 to 1"), (-0.1, "from 0 to 1"), (float("nan"), "finite"), (None, "code"), (True, "number")],
+    [
+        ("papre", "did you mean 'paper'"),
+        (1.5, "from 0 to 1"),
+        (-0.1, "from 0 to 1"),
+        (float("nan"), "finite"),
+        (None, "code"),
+        (True, "number"),
+    ],
 )
 def test_wrong_values_are_answered_with_right_ones(alpha, hint):
     with pytest.raises(BadOption, match=hint):

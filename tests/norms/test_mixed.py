@@ -59,7 +59,9 @@ def test_scale_and_shift_may_be_absent(affine, parts, alpha):
         bn.weight = None
     x = batch(8, 6, 5, 4)
     norm = stand_in(bn, alpha=alpha)
-    torch.testing.assert_close(outputs(norm, x), outputs(stand_in(bn, alpha=alpha, fold=False), x), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        outputs(norm, x), outputs(stand_in(bn, alpha=alpha, fold=False), x), atol=1e-5, rtol=1e-5
+    )
     assert norm.learns == {"both": ("scale", "shift"), "none": (), "scale": ("scale",), "shift": ("shift",)}[parts]
     if alpha == 1.0:
         assert torch.equal(outputs(stand_in(bn, alpha=1.0, fold=False), x), bn(x).detach())
@@ -117,9 +119,7 @@ def test_gradient_of_the_unfolded_layer_flows_through_batch_statistics():
 
 def test_eps_is_the_layers_own():
     bn, x = stir(nn.BatchNorm2d(6, eps=0.5)), batch(8, 6, 5, 4)
-    torch.testing.assert_close(
-        outputs(stand_in(bn), x), outputs(stand_in(bn, fold=False), x), atol=1e-5, rtol=1e-5
-    )
+    torch.testing.assert_close(outputs(stand_in(bn), x), outputs(stand_in(bn, fold=False), x), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(outputs(stand_in(bn, alpha=1.0), x), bn(x).detach(), atol=1e-5, rtol=1e-5)
 
 

@@ -79,7 +79,9 @@ def test_a_layer_with_its_own_forward_is_left_as_it_is_and_listed():
 
 @pytest.mark.parametrize("how", ["instance forward", "parametrized", "pruned"])
 def test_layers_that_compute_otherwise_are_left(how):
-    net = stir(nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.BatchNorm2d(6), nn.Flatten(), nn.Linear(6 * 36, 4)))
+    net = stir(
+        nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.BatchNorm2d(6), nn.Flatten(), nn.Linear(6 * 36, 4))
+    )
     layer = net[1]
     if how == "instance forward":
         layer.forward = lambda x: x + 1

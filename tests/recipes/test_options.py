@@ -15,7 +15,14 @@ FUNCTIONS = plugins.table("domainadaptor.recipes")
 
 
 def test_the_methods():
-    assert set(da.methods()) >= {"source", "adabn", "adamixbn", "domainadaptor-t", "domainadaptor-skd", "domainadaptor-aug"}
+    assert set(da.methods()) >= {
+        "source",
+        "adabn",
+        "adamixbn",
+        "domainadaptor-t",
+        "domainadaptor-skd",
+        "domainadaptor-aug",
+    }
     assert all(text.endswith(".") and len(text) > 20 for text in da.methods().values())
 
 

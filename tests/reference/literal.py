@@ -128,7 +128,9 @@ def loss_of(name: str, z: Tensor, rule, scale: float, target: Tensor | None = No
     total = 0.0
     for i, row in enumerate(z):
         q = softmax(row / taus[i])
-        p = {"gem-t": lambda q=q: q, "gem-skd": lambda row=row: softmax(row).detach()}.get(name, lambda i=i: target[i])()
+        p = {"gem-t": lambda q=q: q, "gem-skd": lambda row=row: softmax(row).detach()}.get(
+            name, lambda i=i: target[i]
+        )()
         total = total - factors[i] * (p * q.log()).sum()
     return total / len(z)
 

@@ -1,0 +1,100 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from domainadaptor.networks.zoo import blueprint
+from tests.conftest import stir
+
+NAME = "timm:mobilenetv3_small_050"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    root = tmp_path / "my images"
+    rng = np.random.default_rng(0)
+    for kind in ("cat", "dog"):
+        (root / kind).mkdir(parents=True)
+        for at in range(5):
+            Image.fromarray(rng.integers(0, 255, (40, 50, 3), dtype=np.uint8)).save(root / kind / f"{at}.jpg")
+    torch.manual_seed(0)
+    network = stir(blueprint(NAME).build(3))
+    save_file(network.state_dict(), tmp_path / "w.safetensors")
+    (tmp_path / "classes.txt").write_text("cat\ndog\nbird\n")
+    return root
+
+
+def predict(program, folder, *more):
+    return program(
+        "predict", NAME, "--weights", "w.safetensors", "--classes", "classes.txt", folder,
+        "--method", "domainadaptor-t", "--output", "out.csv", "--size", "64", "--batch-size", "4", *more,
+    )  # fmt: skip
+
+
+def rows(path):
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def test_a_folder_becomes_a_table(program, folder, tmp_path):
+    done = predict(program, folder)
+    assert done.returncode == 0, done.stderr
+    table = rows(tmp_path / "out.csv")
+    assert [row["file"] for row in table] == [f"{kind}/{at}.jpg" for kind in ("cat", "dog") for at in range(5)]
+    for row in table:
+        assert row["source_prediction"] in ("cat", "dog", "bird")
+        assert 1 / 3 <= float(row["adapted_confidence"]) <= 1
+        assert row["skipped"] == ""
+    assert "10 images predicted" in done.stdout
+    first = (tmp_path / "out.csv").read_bytes()
+    predict(program, folder)
+    assert (tmp_path / "out.csv").read_bytes() == first
+
+
+def test_bad_images_are_listed_and_tell_by_the_exit_code(program, folder, tmp_path):
+    (folder / "cat" / "broken.jpg").write_bytes(b"no image")
+    (folder / "dog" / "notes.txt").write_text("hello")
+    done = predict(program, folder, "--json")
+    assert done.returncode == 3
+    found = json.loads(done.stdout)
+    assert found["predicted"] == 10
+    assert found["skipped"] == 2
+    table = {row["file"]: row for row in rows(tmp_path / "out.csv")}
+    assert len(table) == 12
+    assert "unknown format" in table["cat/broken.jpg"]["skipped"]
+    (folder / "cat" / "broken.jpg").unlink()
+    assert predict(program, folder).returncode == 0
+
+
+def test_mistakes_are_explained_and_write_nothing(program, folder, tmp_path):
+    (tmp_path / "two.txt").write_text("cat\ndog\n")
+    (tmp_path / "empty").mkdir()
+    base = {"--weights": "w.safetensors", "--classes": "classes.txt", "--output": "out.csv", "--size": "64"}
+    for change, where, hint in [
+        ({"--weights": "none.pt"}, folder, "no weights at"),
+        ({"--classes": "two.txt"}, folder, "predicts 3 classes, but 2 class names were given (cat, dog)"),
+        ({"--method": "tnt"}, folder, "unknown method 'tnt'"),
+        ({"--option": "lr=-1"}, folder, "at least 0"),
+        ({"--output": "none/out.csv"}, folder, "make it first"),
+        ({}, tmp_path / "empty", "no files"),
+        ({}, tmp_path / "none", "no folder"),
+    ]:
+        options = [word for pair in {**base, **change}.items() for word in pair]
+        done = program("predict", NAME, where, *options)
+        assert done.returncode == 1, hint
+        assert hint in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+        assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_folder_without_images_fails_but_lists_them(program, tmp_path, folder):
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (bad / "a.jpg").write_bytes(b"x")
+    done = predict(program, bad)
+    assert done.returncode == 1
+    assert "none of the 1 files" in done.stderr
+    assert "skipped a.jpg" in done.stderr

@@ -1,0 +1,171 @@
+import os
+import pickle
+import zipfile
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+import torchvision
+from safetensors.torch import save_file
+from torch import nn
+
+from domainadaptor.errors import BadFile
+from domainadaptor.networks.weights import classes_in, fit_weights, read_weights
+from tests.conftest import GoldenNet, stir
+
+
+@pytest.fixture
+def trained():
+    return stir(GoldenNet())
+
+
+def fresh():
+    torch.manual_seed(1)
+    return GoldenNet()
+
+
+def same(one, other):
+    return all(torch.equal(t, other.state_dict()[name]) for name, t in one.state_dict().items())
+
+
+def without_counters(state):
+    return {name: tensor for name, tensor in state.items() if "num_batches" not in name}
+
+
+def prefixed(state, prefix):
+    return {prefix + name: tensor for name, tensor in state.items()}
+
+
+# What is saved, how, and under which name.
+WAYS = {
+    "safetensors": (lambda n: n.state_dict(), save_file, "w.safetensors"),
+    "no counters": (lambda n: without_counters(n.state_dict()), save_file, "w.safetensors"),
+    "pt": (lambda n: n.state_dict(), torch.save, "w.pt"),
+    "legacy": (lambda n: n.state_dict(), partial(torch.save, _use_new_zipfile_serialization=False), "w.pth"),
+    "checkpoint": (lambda n: {"state_dict": n.state_dict(), "epoch": 3}, torch.save, "w.pth.tar"),
+    "parallel": (lambda n: nn.DataParallel(n).state_dict(), torch.save, "w.pth"),
+    "compiled": (lambda n: {"model": torch.compile(n).state_dict()}, torch.save, "w.pt"),
+    "lightning": (lambda n: {"state_dict": prefixed(n.state_dict(), "model."), "lr": 0.1}, torch.save, "w.ckpt"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_files_that_people_have(way, trained, tmp_path):
+    held, save, name = WAYS[way]
+    path = tmp_path / name
+    save(held(trained), path)
+    network = fresh()
+    fit_weights(network, read_weights(path), path)
+    assert same(trained, network)
+
+
+def test_float16_is_cast(trained, tmp_path):
+    path = tmp_path / "w.safetensors"
+    save_file({k: v.half() if v.is_floating_point() else v for k, v in trained.state_dict().items()}, path)
+    network = fresh()
+    fit_weights(network, read_weights(path), path)
+    assert network.c1.weight.dtype == torch.float32
+    torch.testing.assert_close(network.c1.weight, trained.c1.weight, atol=1e-3, rtol=1e-3)
+
+
+class Evil:
+    """Makes a file appear when it is unpickled."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self):
+        return (os.system, (f"touch {self.canary}",))
+
+
+def attack_files(folder: Path, canary: Path, network: nn.Module) -> dict[str, Path]:
+    files = {}
+    for name, options in {"zip.pt": {}, "legacy.pth": {"_use_new_zipfile_serialization": False}}.items():
+        torch.save({"w": Evil(canary)}, folder / name, **options)
+        files[name] = folder / name
+    (folder / "raw.pt").write_bytes(pickle.dumps(Evil(canary)))
+    files["raw"] = folder / "raw.pt"
+    torch.save(network, folder / "whole.pt")
+    files["whole network"] = folder / "whole.pt"
+    torch.save({"state_dict": network.state_dict(), "args": Evil(canary)}, folder / "mixed.ckpt")
+    files["hidden beside tensors"] = folder / "mixed.ckpt"
+    return files
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_nothing_that_could_run_code_is_loaded(trained, tmp_path, monkeypatch, force):
+    canary = tmp_path / "canary"
+    if force:
+        monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    for name, path in attack_files(tmp_path, canary, trained).items():
+        with pytest.raises(BadFile, match=r"run code|cannot be read"):
+            read_weights(path)
+        assert not canary.exists(), name
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_programs_are_refused(trained, tmp_path):
+    script = tmp_path / "script.pt"
+    torch.jit.script(trained).save(str(script))
+    with pytest.raises(BadFile, match="TorchScript"):
+        read_weights(script)
+    for suffix in (".pt2", ".mar", ".pkl", ".onnx", ".h5", ""):
+        path = tmp_path / f"w{suffix}"
+        path.write_bytes(b"x")
+        with pytest.raises(BadFile, match="expected .safetensors, .pt or .pth"):
+            read_weights(path)
+
+
+def test_damaged_and_missing_files(trained, tmp_path):
+    with pytest.raises(BadFile, match="no weights at"):
+        read_weights(tmp_path / "none.pt")
+    for name, save in {"w.safetensors": save_file, "w.pt": torch.save}.items():
+        path = tmp_path / name
+        save(trained.state_dict(), path)
+        whole = path.read_bytes()
+        for keep in (0, 5, len(whole) // 2, len(whole) - 10):
+            path.write_bytes(whole[:keep])
+            with pytest.raises(BadFile):
+                read_weights(path)
+    nested = tmp_path / "nested.pt"
+    with zipfile.ZipFile(nested, "w") as archive:
+        archive.writestr("hello.txt", "hi")
+    with pytest.raises(BadFile):
+        read_weights(nested)
+    torch.save({"epoch": 3}, nested)
+    with pytest.raises(BadFile, match="expected named tensors.*epoch"):
+        read_weights(nested)
+
+
+def test_wrong_keys_are_explained_with_both_lists_and_nothing_is_loaded(trained, tmp_path):
+    weights = {**trained.state_dict(), "extra.weight": torch.zeros(1)}
+    del weights["fc.bias"]
+    network = fresh()
+    before = {k: v.clone() for k, v in network.state_dict().items()}
+    with pytest.raises(BadFile, match=r"1 tensors missing \(fc.bias\), 1 not expected \(extra.weight\)"):
+        fit_weights(network, weights, Path("w.pt"))
+    assert all(torch.equal(before[k], v) for k, v in network.state_dict().items())
+
+
+def test_wrong_class_counts_are_explained_with_the_names():
+    network = torchvision.models.resnet18(num_classes=3)
+    weights = torchvision.models.resnet18(num_classes=5).state_dict()
+    with pytest.raises(BadFile, match=r"predicts 5 classes, but 3 class names were given \(cat, dog, bird\)"):
+        fit_weights(network, weights, Path("w.pt"), ["cat", "dog", "bird"])
+    assert classes_in(weights, network, 3) == 5
+
+
+def test_other_shapes_are_explained():
+    with pytest.raises(BadFile, match=r"c1.weight: \(8, 3, 5, 5\) in the file, \(8, 3, 3, 3\) in the network"):
+        fit_weights(fresh(), {**fresh().state_dict(), "c1.weight": torch.zeros(8, 3, 5, 5)}, Path("w.pt"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hint"), [("c1.weight", float("nan"), "NaN"), ("bn1.running_var", -1.0, "negative")]
+)
+def test_impossible_values_are_refused(trained, name, value, hint):
+    weights = {k: v.clone() for k, v in trained.state_dict().items()}
+    weights[name].view(-1)[0] = value
+    with pytest.raises(BadFile, match=hint):
+        fit_weights(fresh(), weights, Path("w.pt"))
