@@ -19,7 +19,7 @@ demo: $(READY)
 	$(BIN)/domainadaptor demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
@@ -28,7 +28,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -44,8 +44,6 @@ clean:
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.10 or newer is needed: install it, or say make PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet uv || echo "no uv, going on with pip"
-	if $(BIN)/uv --version >/dev/null 2>&1; \
-		then $(BIN)/uv pip install --python $(BIN)/python -e ".[$(EXTRAS)]"; \
-		else $(BIN)/python -m pip install -e ".[$(EXTRAS)]"; fi
+	{ $(BIN)/python -m pip install --quiet uv && $(BIN)/uv pip install --python $(BIN)/python -e ".[$(EXTRAS)]"; } \
+		|| $(BIN)/python -m pip install -e ".[$(EXTRAS)]"
 	touch $(READY)

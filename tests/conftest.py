@@ -10,6 +10,10 @@ from torch import Tensor, nn
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+# Tests run side by side, one worker a core: more threads would only get in each other's way.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
+
 DATA_VARIABLE = "DOMAINADAPTOR_DATA"
 
 

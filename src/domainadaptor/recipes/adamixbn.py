@@ -17,6 +17,8 @@ from domainadaptor.options import check_choice, check_count, check_flag, check_n
 
 __all__ = ["adamixbn"]
 
+_LARGEST = 3.4e38  # of float32; torch refuses a larger step without saying why
+
 
 def adamixbn(
     network: nn.Module,
@@ -53,7 +55,7 @@ def adamixbn(
     check_temperature(temperature, scale)
     check_count("views", views, low=1)
     check_choice("variance", variance, VARIANCES)
-    check_number("lr", lr, low=0)
+    check_number("lr", lr, low=0, high=_LARGEST)
     check_count("steps", steps, low=0)
     check_count("seed", seed, low=0)
     _refuse_idle(loss, temperature=temperature, scale=scale, views=views, lr=lr, steps=steps)
