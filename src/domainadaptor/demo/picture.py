@@ -34,11 +34,10 @@ def draw(report: Report, path: Path) -> None:
         others = ", ".join(other for other in styles if other != style)
         left.set_title(f"{style}   (trained on {others}: {report.at_home[style]:.0f} % there)", loc="left", fontsize=11)
         _bars(right, report, style)
-    figure.suptitle(
-        "Reading digits in a style never seen in training: grey is the network as it is, "
-        "blue is better than that, orange worse",
-        fontsize=12.5,
-    )
+    base = {score.style: score.correct for score in report.of("source")}
+    worse = any(score.correct < base[score.style] for score in report.scores)
+    colors = "grey is the network as it is, blue is better than that" + (", orange worse" if worse else "")
+    figure.suptitle(f"Reading digits in a style never seen in training: {colors}", fontsize=12.5)
     figure.savefig(path, dpi=110)
 
 
