@@ -8,7 +8,7 @@ import timm
 import torch
 import torchvision
 from PIL import Image
-from timm.data import resolve_model_data_config
+from timm.data import resolve_data_config
 from torch import Tensor, nn
 from torchvision import transforms
 
@@ -100,8 +100,8 @@ def _from_torchvision(name: str) -> Blueprint:
 
 
 def _from_timm(name: str) -> Blueprint:
-    with torch.device("meta"):
-        config = resolve_model_data_config(timm.create_model(name, pretrained=False))
+    published = timm.get_pretrained_cfg(name)
+    config = resolve_data_config(pretrained_cfg=published.to_dict() if published else {})
     size = config["input_size"][-1]
     resize = int(size / config["crop_pct"])
     preprocessing = Preprocessing(size, resize, config["mean"], config["std"], config["interpolation"])
@@ -109,5 +109,4 @@ def _from_timm(name: str) -> Blueprint:
     def make(classes: int) -> nn.Module:
         return timm.create_model(name, pretrained=False, num_classes=classes)  # type: ignore[no-any-return]
 
-    published = timm.get_pretrained_cfg(name)
     return Blueprint(f"timm:{name}", preprocessing, published.num_classes if published else 1000, make)
