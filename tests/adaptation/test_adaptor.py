@@ -325,6 +325,18 @@ def test_calling_itself_is_refused_not_a_deadlock(net, images):
         adaptors[0](images)
 
 
+def test_an_adaptor_is_not_wrapped_again(net):
+    with pytest.raises(UnsupportedNetwork, match="adaptor already"):
+        da.adapt(da.adapt(net, "adabn"), "adabn")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_default_device_of_the_caller_does_not_matter(method, net, images):
+    expected = da.adapt(net, method)(images)
+    with torch.device("meta"):
+        assert torch.equal(da.adapt(net, method)(images), expected)
+
+
 def test_wrapped_any_number_of_times(net, images):
     expected = da.adapt(net, "domainadaptor-t")(images)
     adaptors = [da.adapt(net, "domainadaptor-t") for _ in range(4)]

@@ -247,6 +247,13 @@ def test_hooks_of_the_user_go_on_firing(net, images):
     assert calls == [(8, 16, 6, 6)] * 2
 
 
+def test_backward_hooks_of_the_user_go_on_firing(net, images):
+    calls = []
+    net.bn2.register_full_backward_hook(lambda module, inward, outward: calls.append(tuple(outward[0].shape)))
+    da.adapt(net, "domainadaptor-t")(images)
+    assert calls == [(8, 16, 6, 6)]
+
+
 def test_tied_norm_parameters_learn_apart(net, images):
     net.bn3.weight, net.bn3.bias = net.bn2.weight, net.bn2.bias
     adaptor = da.adapt(net, "domainadaptor-t", lr=0.1)

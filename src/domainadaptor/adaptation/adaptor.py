@@ -13,7 +13,7 @@ from domainadaptor.adaptation.batch import checked_batch
 from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap
 from domainadaptor.adaptation.logits import OutputReader, read_logits
 from domainadaptor.adaptation.watch import Watch
-from domainadaptor.errors import AdaptationError
+from domainadaptor.errors import AdaptationError, UnsupportedNetwork
 
 
 class Adaptation(NamedTuple):
@@ -45,6 +45,8 @@ class Adaptor(nn.Module, ABC):
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
+        if isinstance(network, Adaptor):
+            raise UnsupportedNetwork("this is an adaptor already; wrap the network that it was made from")
         plain = unwrap(network)
         self.output: OutputReader | None = None
         self._watch = Watch(plain)

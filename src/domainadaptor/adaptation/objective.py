@@ -64,7 +64,7 @@ class ViewsLoss(Objective):
 
     def restart(self) -> None:
         """Draws the same views for the same batch; on the CPU, so that every device draws the same."""
-        self._generator = torch.Generator().manual_seed(self.seed)
+        self._generator = torch.Generator("cpu").manual_seed(self.seed)
 
 
 def build_objective(loss: str, *, temperature: str | float, scale: float, views: int, seed: int) -> Objective:

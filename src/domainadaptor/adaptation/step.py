@@ -156,14 +156,11 @@ class StepAdaptor(Adaptor):
         return self._run(self._adaptive.network, images)
 
     def _alphas(self) -> dict[str, float]:
-        named: list[tuple[str, Tensor | float]] = []
+        alphas: dict[str, float] = {}
         for name, norm in self._adaptive.norms.items():
             keys = [name] if len(norm.uses) == 1 else [f"{name}[{i}]" for i in range(len(norm.uses))]
-            named += [(key, use.alpha) for key, use in zip(keys, norm.uses, strict=True)]
-        values = (
-            torch.stack([torch.as_tensor(alpha, dtype=torch.float64).cpu() for _, alpha in named]) if named else None
-        )
-        return {} if values is None else dict(zip([key for key, _ in named], values.tolist(), strict=True))
+            alphas |= {key: float(use.alpha) for key, use in zip(keys, norm.uses, strict=True)}
+        return alphas
 
     def _note(self, loss: float | None) -> str | None:
         norms = self._adaptive.norms

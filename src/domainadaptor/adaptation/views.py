@@ -24,7 +24,7 @@ def random_views(images: Tensor, count: int, generator: torch.Generator) -> Tens
 
 
 def _view(image: Tensor, size: torch.Size, generator: torch.Generator) -> Tensor:
-    flip = torch.rand((), generator=generator).item() < 0.5
+    flip = torch.rand((), generator=generator, device="cpu").item() < 0.5
     top, left, height, width = _crop_box(size[0], size[1], generator)
     crop = image[:, top : top + height, left : left + width]
     view = F.interpolate(crop.unsqueeze(0), size=size, mode="bilinear", align_corners=False).squeeze(0)
@@ -34,7 +34,7 @@ def _view(image: Tensor, size: torch.Size, generator: torch.Generator) -> Tensor
 def _crop_box(height: int, width: int, generator: torch.Generator) -> tuple[int, int, int, int]:
     """Top, left, height and width of a box of random area, aspect and place."""
     for _ in range(_TRIES):
-        u, v, row, column = torch.rand(4, generator=generator, dtype=torch.float64).tolist()
+        u, v, row, column = torch.rand(4, generator=generator, dtype=torch.float64, device="cpu").tolist()
         area = height * width * (_AREA[0] + u * (_AREA[1] - _AREA[0]))
         low, high = math.log(_ASPECT[0]), math.log(_ASPECT[1])
         aspect = math.exp(low + v * (high - low))

@@ -184,7 +184,7 @@ class MixedNorm(nn.Module):
     def _take_over_hooks(self, layer: nn.Module) -> None:
         """Users' hooks on the trained layer go on firing."""
         for name, hooks in vars(layer).items():
-            if name.endswith("_hooks") or name.startswith("_forward_hooks") or name.startswith("_forward_pre_hooks"):
+            if "_hook" in name:
                 vars(self)[name] = hooks
 
 
