@@ -4,6 +4,7 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 from domainadaptor.errors import BadOption
@@ -27,7 +28,7 @@ def check_choice(option: str, value: object, allowed: Iterable[object]) -> None:
 
 def check_number(option: str, value: object, *, low: float, high: float = math.inf, above: bool = False) -> None:
     """Refuses anything but a finite number from low (or strictly above it) to high."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if not number or not low <= value <= high or (above and value == low):  # type: ignore[operator]
         bound = f"above {low:g}" if above else f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
         raise BadOption(f"{option}={value!r}: expected a finite number {bound}")
@@ -35,7 +36,7 @@ def check_number(option: str, value: object, *, low: float, high: float = math.i
 
 def check_count(option: str, value: object, *, low: int) -> None:
     """Refuses anything but a whole number of at least low."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < low:
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < low:
         raise BadOption(f"{option}={value!r}: expected a whole number of at least {low}")
 
 

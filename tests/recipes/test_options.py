@@ -3,6 +3,7 @@
 import inspect
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
@@ -96,6 +97,14 @@ def test_every_combination_works(net, alpha, fold, loss, variance):
         assert torch.isfinite(result.logits).all()
         assert not result.fell_back
         assert (result.loss is None) == (loss is None)
+
+
+def test_numbers_of_numpy_and_the_word_none_are_understood(net):
+    x = batch(3, 3, 8, 8)
+    options = {"alpha": np.float32(0.5), "temperature": np.float64(2), "lr": np.float32(0.1), "steps": np.int64(2)}
+    plain = {"alpha": 0.5, "temperature": 2.0, "lr": float(np.float32(0.1)), "steps": 2}
+    assert torch.equal(da.adapt(net, "domainadaptor-t", **options)(x), da.adapt(net, "domainadaptor-t", **plain)(x))
+    assert torch.equal(da.adapt(net, "domainadaptor-t", loss="none")(x), da.adapt(net, "adamixbn")(x))
 
 
 def test_a_function_and_a_path_are_methods_too(net):

@@ -190,7 +190,8 @@ class Adaptor(nn.Module, ABC):
         return Adaptation(logits, logits.clone(), None, {}, "the batch is empty", fell_back=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_lock"} | {"_busy": None}
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_lock"} | {"_busy": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

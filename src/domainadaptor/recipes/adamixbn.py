@@ -49,6 +49,7 @@ def adamixbn(
         steps: How many steps each batch gets.
         seed: Of the random views; the same batch always gets the same ones.
     """
+    loss = None if loss == "none" else loss
     check_alpha(alpha)
     check_flag("fold", fold)
     check_choice("loss", loss, (*LOSSES, None))
@@ -64,8 +65,8 @@ def adamixbn(
         network,
         norm=partial(MixedNorm, alpha=alpha, fold=fold, variance=variance),
         objective=made,
-        optimizer=partial(SGD, lr=lr),
-        steps=steps,
+        optimizer=partial(SGD, lr=float(lr)),
+        steps=int(steps),
     )
 
 
