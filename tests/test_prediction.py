@@ -1,4 +1,5 @@
 import csv
+import os
 from collections import Counter
 
 import pytest
@@ -87,8 +88,16 @@ def test_the_table_is_written_whole_or_not_at_all(folder, tmp_path):
     assert [row["file"] for row in rows] == [row.file for row in found.rows]
     assert rows[-1]["file"] == "sub é/09.png"
     assert [r["skipped"] != "" for r in rows] == [bool(r.skipped) for r in found.rows]
-    with pytest.raises(BadFile, match="choose another --output"):
-        write_csv(found, tmp_path / "none" / "out.csv")
+    for place in (tmp_path / "none" / "out.csv", folder):
+        with pytest.raises(BadFile, match="choose another --output"):
+            write_csv(found, place)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "out.csv"]
+
+
+def test_names_that_are_no_text_are_written_with_escapes(folder, tmp_path):
+    os.rename(folder / "00.png", os.fsencode(folder) + b"/\xff\xfe.png")
+    write_csv(run(folder), tmp_path / "out.csv")
+    assert "\\udcff\\udcfe.png" in (tmp_path / "out.csv").read_text(encoding="utf-8")
 
 
 def test_empty_folders_are_explained(tmp_path):

@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -85,7 +84,7 @@ def predict_folder(
     files = list_files(folder)
     if not files:
         raise BadFile(f"no files below {str(folder)!r}: expected images")
-    names = [path.relative_to(folder).as_posix() for path in files]
+    names = [_printable(path.relative_to(folder)) for path in files]
     rows: dict[int, Row] = {}
     notes: list[str] = []
     order = torch.randperm(len(files), generator=torch.Generator().manual_seed(seed)).tolist()
@@ -105,15 +104,17 @@ def write_csv(prediction: FolderPrediction, path: Path) -> None:
     Raises:
         BadFile: It cannot be written there.
     """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with tempfile.NamedTemporaryFile("w", newline="", encoding="utf-8", dir=path.parent, delete=False) as file:
+        with beside.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(_COLUMNS)
             writer.writerows(_cells(row) for row in prediction.rows)
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, path)
+        beside.replace(path)
     except OSError as error:
         raise BadFile(f"cannot write {str(path)!r}: {error.strerror or error}; choose another --output") from error
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def read_classes(path: Path) -> list[str]:
@@ -163,6 +164,11 @@ def _batches(
             chosen, images = [], []
     if chosen:
         yield chosen, torch.stack(images)
+
+
+def _printable(path: Path) -> str:
+    """The name, with escapes for bytes that are not text in any file system's sense."""
+    return path.as_posix().encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _best(logits: Tensor, classes: Sequence[str]) -> list[tuple[str, float]]:
