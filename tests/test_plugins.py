@@ -1,5 +1,8 @@
+import pytest
+
 import domainadaptor
 from domainadaptor import plugins
+from domainadaptor.errors import BadOption
 
 
 def test_a_new_file_in_the_folder_is_a_new_method(tmp_path, monkeypatch):
@@ -20,6 +23,18 @@ def test_a_new_file_in_the_folder_is_a_new_method(tmp_path, monkeypatch):
     monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
     assert domainadaptor.methods()["half-way"] == "Half source, half batch."
     assert domainadaptor.options_of("half-way") == {"share": 0.5}
+
+
+def test_files_beside_the_methods(tmp_path, monkeypatch):
+    """A file with an underscore is no method; one that exports nothing is explained."""
+    import domainadaptor.recipes as folder
+
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
+    (tmp_path / "_shared.py").write_text("x = 1\n")
+    domainadaptor.methods()
+    (tmp_path / "forgotten.py").write_text("x = 1\n")
+    with pytest.raises(BadOption, match="forgotten has no __all__"):
+        domainadaptor.methods()
 
 
 def test_names_have_hyphens_for_underscores():

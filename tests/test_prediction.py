@@ -1,6 +1,5 @@
 import csv
 import os
-from collections import Counter
 
 import pytest
 import torch
@@ -62,7 +61,7 @@ def test_rows_hold_what_the_network_says_of_that_file(folder):
         assert row.source_confidence == pytest.approx(float(confidence), abs=1e-5)
 
 
-def test_batches_are_full_and_shuffled_by_the_seed(folder):
+def test_batches_are_even_and_shuffled_by_the_seed(folder):
     class Spy(da.StepAdaptor):
         sizes: list = []
 
@@ -71,7 +70,9 @@ def test_batches_are_full_and_shuffled_by_the_seed(folder):
             return super().adapt(images)
 
     run(folder, Spy(stir(GoldenNet())))
-    assert Counter(Spy.sizes) == {4: 2, 3: 1}
+    assert sum(Spy.sizes) == 11
+    assert len(Spy.sizes) == 4  # 13 files, at most 4 at once: 4 + 3 + 3 + 3, less the two that are no images
+    assert max(Spy.sizes) <= 4
     adaptor = da.adapt(stir(GoldenNet()), "adabn")
     one, again, other = (run(folder, adaptor, seed=seed) for seed in (0, 0, 1))
     assert one == again

@@ -1,5 +1,6 @@
 """Makes a trained image classifier work, at test time, on data it was never trained for."""
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -18,6 +19,7 @@ from domainadaptor.errors import SourceChanged as SourceChanged
 from domainadaptor.errors import UnsupportedNetwork as UnsupportedNetwork
 from domainadaptor.options import check_names as _check_names
 from domainadaptor.options import defaults_of as _defaults_of
+from domainadaptor.options import meanings_of as _meanings_of
 
 __version__ = "0.1.0"
 
@@ -25,7 +27,11 @@ _RECIPES = "domainadaptor.recipes"
 
 
 def adapt(
-    network: nn.Module, method: str = "domainadaptor-t", *, output: OutputReader | None = None, **options: Any
+    network: nn.Module,
+    method: str | Callable[..., Adaptor] = "domainadaptor-t",
+    *,
+    output: OutputReader | None = None,
+    **options: Any,
 ) -> Adaptor:
     """Wraps a trained network so that it adapts to each batch it predicts; the network itself is never changed.
 
@@ -36,9 +42,15 @@ def adapt(
             a dict with "logits" nor an object with `.logits`.
         **options: The method's own, as `domainadaptor methods NAME` lists them.
     """
+    if isinstance(method, nn.Module):
+        raise BadOption(
+            f"the method is a {type(method).__name__}: the network comes first, as in adapt(network, 'adabn')"
+        )
     function = _plugins.find(_RECIPES, "method", method)
     _check_names(function, str(method), options)
-    adaptor: Adaptor = function(network, **options)
+    adaptor = function(network, **options)
+    if not isinstance(adaptor, Adaptor):
+        raise BadOption(f"method {method!r} returned a {type(adaptor).__name__}; expected an Adaptor")
     adaptor.output = output
     return adaptor
 
@@ -48,6 +60,11 @@ def methods() -> dict[str, str]:
     return {name: _plugins.sentence(function) for name, function in _plugins.table(_RECIPES).items()}
 
 
-def options_of(method: str) -> dict[str, Any]:
+def options_of(method: str | Callable[..., Adaptor]) -> dict[str, Any]:
     """A method's options with their defaults."""
     return _defaults_of(_plugins.find(_RECIPES, "method", method))
+
+
+def meanings_of(method: str | Callable[..., Adaptor]) -> dict[str, str]:
+    """A method's options, each with what it means and which values it takes."""
+    return _meanings_of(_plugins.find(_RECIPES, "method", method))

@@ -4,6 +4,7 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,7 +14,7 @@ from domainadaptor.errors import BadOption
 def suggestion(word: object, known: Iterable[str]) -> str:
     """The tail of a message: the nearest known word, then all of them."""
     names = list(known)
-    near = difflib.get_close_matches(str(word).lower(), names, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(str(word).lower(), names, n=1, cutoff=0.5)
     guess = f"did you mean {near[0]!r}? " if near else ""
     return f"{guess}available: {', '.join(names) or 'none'}"
 
@@ -50,6 +51,20 @@ def defaults_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The keyword options of a function with their defaults."""
     parameters = inspect.signature(function).parameters.values()
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def meanings_of(function: Callable[..., Any]) -> dict[str, str]:
+    """What each option means, from the docstring's "Args"."""
+    written = function.func if isinstance(function, partial) else function
+    _, _, listed = (inspect.getdoc(written) or "").partition("Args:\n")
+    meanings: dict[str, str] = {}
+    for line in listed.partition("\n\n")[0].splitlines():
+        name, colon, text = line.strip().partition(": ")
+        if colon and len(line) - len(line.lstrip()) == 4:
+            meanings[name] = text
+        elif meanings:
+            meanings[list(meanings)[-1]] += f" {line.strip()}"
+    return {option: meanings.get(option, "") for option in defaults_of(function)}
 
 
 def check_names(function: Callable[..., Any], name: str, options: Mapping[str, object]) -> None:

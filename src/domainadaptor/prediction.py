@@ -3,7 +3,7 @@
 import csv
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def predict_folder(
         classes: The names of the classes, in the order of the logits.
         transform: From an RGB image to the network's input.
         device: Where the adaptor is.
-        batch_size: How many images it sees at once; the last batch may have fewer.
+        batch_size: The most images that it sees at once; batches are of nearly the same size.
         seed: Of the shuffle.
         progress: Called after each file with how many are done and how many there are.
 
@@ -87,13 +87,21 @@ def predict_folder(
     names = [_printable(path.relative_to(folder)) for path in files]
     rows: dict[int, Row] = {}
     notes: list[str] = []
-    order = torch.randperm(len(files), generator=torch.Generator().manual_seed(seed)).tolist()
-    for chosen, images in _batches(files, folder, order, transform, batch_size, rows, names, progress):
-        images = images.to(device)
+    for chosen in _batches(len(files), batch_size, seed):
+        pixels: dict[int, Tensor] = {}
+        for at in chosen:
+            try:
+                pixels[at] = transform(read_image(files[at], folder))
+            except BadFile as error:
+                rows[at] = Row(names[at], skipped=str(error))
+            progress(len(rows) + len(pixels), len(files))
+        if not pixels:
+            continue
+        images = torch.stack(list(pixels.values())).to(device)
         source, result = adaptor.unadapted(images), adaptor.adapt(images)
         if result.note and result.note not in notes:
             notes.append(result.note)
-        for at, before, after in zip(chosen, _best(source, classes), _best(result.logits, classes), strict=True):
+        for at, before, after in zip(pixels, _best(source, classes), _best(result.logits, classes), strict=True):
             rows[at] = Row(names[at], *before, *after)
     return FolderPrediction(tuple(rows[at] for at in range(len(files))), tuple(notes))
 
@@ -139,31 +147,10 @@ def read_classes(path: Path) -> list[str]:
     return names
 
 
-def _batches(
-    files: Sequence[Path],
-    folder: Path,
-    order: Sequence[int],
-    transform: Callable[[Image.Image], Tensor],
-    batch_size: int,
-    rows: dict[int, Row],
-    names: Sequence[str],
-    progress: Callable[[int, int], None],
-) -> Iterator[tuple[list[int], Tensor]]:
-    """Full batches of readable images, with their positions; what cannot be read becomes a row at once."""
-    chosen: list[int] = []
-    images: list[Tensor] = []
-    for done, at in enumerate(order, start=1):
-        try:
-            images.append(transform(read_image(files[at], folder)))
-            chosen.append(at)
-        except BadFile as error:
-            rows[at] = Row(names[at], skipped=str(error))
-        progress(done, len(order))
-        if chosen and (len(chosen) == batch_size or done == len(order)):
-            yield chosen, torch.stack(images)
-            chosen, images = [], []
-    if chosen:
-        yield chosen, torch.stack(images)
+def _batches(files: int, batch_size: int, seed: int) -> list[list[int]]:
+    """Positions of files in a seeded shuffle, in batches of nearly the same size: a rest of one image adapts badly."""
+    order = torch.randperm(files, generator=torch.Generator().manual_seed(seed))
+    return [chunk.tolist() for chunk in order.tensor_split(-(-files // batch_size))]
 
 
 def _printable(path: Path) -> str:

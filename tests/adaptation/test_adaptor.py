@@ -337,6 +337,23 @@ def test_the_default_device_of_the_caller_does_not_matter(method, net, images):
         assert torch.equal(da.adapt(net, method)(images), expected)
 
 
+def test_it_is_in_eval_mode_for_good(net):
+    adaptor = da.adapt(net, "adabn")
+    assert not adaptor.training
+    assert not adaptor.train().training
+
+
+def test_an_adaptor_of_ones_own_falls_back_too(net, images):
+    class Wild(da.StepAdaptor):
+        def _learn(self, images):
+            result = super()._learn(images)
+            return result._replace(logits=result.logits * float("inf"))
+
+    result = Wild(net).adapt(images)
+    assert result.fell_back
+    assert torch.equal(result.logits, net(images))
+
+
 def test_wrapped_any_number_of_times(net, images):
     expected = da.adapt(net, "domainadaptor-t")(images)
     adaptors = [da.adapt(net, "domainadaptor-t") for _ in range(4)]
@@ -384,6 +401,8 @@ def test_a_forward_that_writes_to_buffers_and_input_does_no_harm(images):
     first = adaptor(images)
     assert torch.equal(adaptor(images), first)
     assert torch.equal(images, held)
+    adaptor.unadapted(images)
+    adaptor(images[:0])
     assert float(net.calls) == float(net.total) == 0
     assert float(adaptor.state_dict()["calls"]) == float(adaptor.state_dict()["total"]) == 0
 

@@ -7,11 +7,6 @@ from torch import nn
 import domainadaptor as da
 from domainadaptor.errors import SourceChanged
 
-
-def nothing(net):
-    pass
-
-
 EDITS = {
     "one value": lambda net: net.c2.weight.data.__setitem__((0, 0, 0, 0), 9.0),
     "in place": lambda net: net.fc.bias.detach().add_(1e-3),
@@ -40,6 +35,16 @@ def test_edits_of_the_source_are_noticed(net, images, edit):
     with pytest.raises(SourceChanged, match="wrap it again"):
         adaptor(images)
     da.adapt(net, "domainadaptor-t")(images)
+
+
+def test_running_in_train_mode_is_explained(net, images):
+    adaptor = da.adapt(net, "adamixbn")
+    net.train()
+    net(images)
+    with pytest.raises(SourceChanged, match=r"train mode.*network\.eval\(\)"):
+        adaptor(images)
+    with pytest.raises(SourceChanged):
+        adaptor.unadapted(images)
 
 
 def test_what_is_no_edit_is_not_noticed(net, images):

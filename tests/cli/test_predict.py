@@ -49,6 +49,7 @@ def test_a_folder_becomes_a_table(program, folder, tmp_path):
         assert 1 / 3 <= float(row["adapted_confidence"]) <= 1
         assert row["skipped"] == ""
     assert "10 images predicted" in done.stdout
+    assert "center crop 64" in done.stdout
     first = (tmp_path / "out.csv").read_bytes()
     predict(program, folder)
     assert (tmp_path / "out.csv").read_bytes() == first
@@ -98,3 +99,4 @@ def test_a_folder_without_images_fails_but_lists_them(program, tmp_path, folder)
     assert done.returncode == 1
     assert "none of the 1 files" in done.stderr
     assert "skipped a.jpg" in done.stderr
+    assert not (tmp_path / "out.csv").exists()

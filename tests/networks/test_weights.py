@@ -46,6 +46,7 @@ WAYS = {
     "checkpoint": (lambda n: {"state_dict": n.state_dict(), "epoch": 3}, torch.save, "w.pth.tar"),
     "parallel": (lambda n: nn.DataParallel(n).state_dict(), torch.save, "w.pth"),
     "compiled": (lambda n: {"model": torch.compile(n).state_dict()}, torch.save, "w.pt"),
+    "encoder": (lambda n: prefixed(n.state_dict(), "encoder.net."), torch.save, "w.bin"),
     "lightning": (lambda n: {"state_dict": prefixed(n.state_dict(), "model."), "lr": 0.1}, torch.save, "w.ckpt"),
 }
 
@@ -99,7 +100,7 @@ def test_nothing_that_could_run_code_is_loaded(trained, tmp_path, monkeypatch, f
     if force:
         monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
     for name, path in attack_files(tmp_path, canary, trained).items():
-        with pytest.raises(BadFile, match=r"run code|cannot be read"):
+        with pytest.raises(BadFile, match=r"run code|not a torch file"):
             read_weights(path)
         assert not canary.exists(), name
 

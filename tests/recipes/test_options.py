@@ -10,7 +10,7 @@ import torch
 import domainadaptor as da
 from domainadaptor import plugins
 from domainadaptor.errors import BadOption
-from tests.conftest import batch
+from tests.conftest import GoldenNet, batch
 
 FUNCTIONS = plugins.table("domainadaptor.recipes")
 
@@ -44,6 +44,8 @@ def test_every_option_has_a_type_and_a_default(name):
         (7, {}, "unknown method 7"),
         ("nowhere.at:all", {}, "package.module:function"),
         ("math:pi", {}, "a float"),
+        (lambda network: network, {}, "returned a GoldenNet; expected an Adaptor"),
+        (GoldenNet(), {}, "the network comes first"),
         ("domainadaptor-t", {"learning_rate": 1}, "has no option 'learning_rate'"),
         ("domainadaptor-t", {"temprature": 1}, "did you mean 'temperature'"),
         ("source", {"lr": 1}, "has no option 'lr'"),
@@ -66,6 +68,7 @@ def test_every_option_has_a_type_and_a_default(name):
         ("domainadaptor-t", {"seed": "x"}, "whole number"),
         ("domainadaptor-aug", {"views": 0}, "at least 1"),
         ("adamixbn", {"lr": 0.1}, "no step without a loss"),
+        ("domainadaptor-t", {"learning_rate": 0.1}, "available: alpha"),
         ("adamixbn", {"steps": 2}, "no step without a loss"),
         ("adamixbn", {"loss": "entropy", "temperature": 2.0}, "only the gem losses"),
         ("domainadaptor-t", {"views": 5}, "only gem-aug"),
@@ -97,6 +100,16 @@ def test_every_combination_works(net, alpha, fold, loss, variance):
         assert torch.isfinite(result.logits).all()
         assert not result.fell_back
         assert (result.loss is None) == (loss is None)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_option_is_explained(name):
+    assert all(len(text) > 10 for text in da.meanings_of(name).values())
+    assert da.meanings_of("domainadaptor-t")["lr"] == "The learning rate of plain gradient descent."
+
+
+def test_no_step_may_be_said_anywhere(net):
+    da.adapt(net, "adamixbn", lr=0, steps=0)
 
 
 def test_numbers_of_numpy_and_the_word_none_are_understood(net):

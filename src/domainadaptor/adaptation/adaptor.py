@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from domainadaptor.adaptation.batch import checked_batch
 from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap
-from domainadaptor.adaptation.logits import OutputReader, read_logits
+from domainadaptor.adaptation.logits import OutputReader, finite, read_logits
 from domainadaptor.adaptation.watch import Watch
 from domainadaptor.errors import AdaptationError, UnsupportedNetwork
 
@@ -55,6 +55,7 @@ class Adaptor(nn.Module, ABC):
         self._lock = threading.Lock()
         self._busy: int | None = None
         self.source = linked_copy(plain).eval()
+        self.training = False
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -69,8 +70,8 @@ class Adaptor(nn.Module, ABC):
         """Layer -> tensor name -> value, which make the plain network repeat the last prediction."""
 
     @abstractmethod
-    def reset(self) -> None:
-        """Forgets every batch: back to the source network."""
+    def _forget(self) -> None:
+        """Goes back to the source network."""
 
     @abstractmethod
     def layers(self) -> list[LayerReport]:
@@ -108,9 +109,13 @@ class Adaptor(nn.Module, ABC):
 
     def unadapted(self, images: Tensor) -> Tensor:
         """The source network's own logits, (N, K)."""
+        with self._checked(images) as images:
+            return self._run_source(images) if len(images) > 0 else self._empty(images).logits
+
+    def reset(self) -> None:
+        """Forgets every batch: back to the source network."""
         with self._alone():
-            images = checked_batch(images, self.source.parameters())
-            return self._empty(images).logits if len(images) == 0 else self._run_source(images)
+            self._forget()
 
     def train(self, mode: bool = True) -> "Adaptor":
         """Does nothing: dropout and stochastic depth stay off, and norm layers have no modes here."""
@@ -130,9 +135,9 @@ class Adaptor(nn.Module, ABC):
             return result
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Adaptor":
-        with torch.inference_mode(False):
+        with self._alone():
             super()._apply(fn, recurse)
-        self._rebuild()
+            self._rebuild()
         return self
 
     def _rebuild(self) -> None:
@@ -142,18 +147,28 @@ class Adaptor(nn.Module, ABC):
 
     @contextmanager
     def _session(self, images: Tensor) -> Iterator[Adaptation]:
-        """Everything around learning: alone, checked, with gradients, and reset whatever happens."""
-        with self._alone():
-            self._watch.check()
-            images = checked_batch(images, self.source.parameters())
+        """What came of a batch, while the adaptor still holds it."""
+        with self._checked(images) as images:
             if len(images) == 0:
                 yield self._empty(images)
                 return
-            self.reset()
+            result = self._learn(images)
+            if not result.fell_back and not finite(result.logits):
+                why = "the adapted logits are not finite (lr too large?)"
+                result = self._fall_back(images, result.before, result.alpha, why)
+            yield result
+
+    @contextmanager
+    def _checked(self, images: Tensor) -> Iterator[Tensor]:
+        """A batch that can be used, nobody else at work, and everything forgotten afterwards, whatever happens."""
+        with self._alone():
+            self._watch.check()
+            images = checked_batch(images, self.source.parameters())
+            self._forget()
             try:
-                yield self._learn(images)
+                yield images
             finally:
-                self.reset()
+                self._forget()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

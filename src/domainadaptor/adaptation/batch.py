@@ -16,7 +16,10 @@ def checked_batch(images: object, weights: Iterable[Tensor]) -> Tensor:
             images hold NaN or infinite values.
     """
     if not isinstance(images, Tensor):
-        raise BadBatch(f"expected a tensor of images, got a {type(images).__name__}")
+        raise BadBatch(
+            f"expected a tensor of images, got a {type(images).__name__}; "
+            "use torch.from_numpy(array), torch.stack(list) or batch['pixel_values']"
+        )
     if not images.is_floating_point():
         raise BadBatch(
             f"expected normalized floating-point images, got {images.dtype}; convert and normalize them first"

@@ -21,7 +21,7 @@ def unwrap(network: nn.Module) -> nn.Module:
         UnsupportedNetwork: It is not a network whose layers can be exchanged.
     """
     if not isinstance(network, nn.Module):
-        raise UnsupportedNetwork(f"expected a torch.nn.Module, got {type(network).__name__}")
+        raise UnsupportedNetwork(f"expected a torch.nn.Module, got a {type(network).__name__}; {_instead(network)}")
     while (child := _wrapped(network)) is not None:
         network = child
     if isinstance(network, torch.jit.ScriptModule):
@@ -36,6 +36,14 @@ def unwrap(network: nn.Module) -> nn.Module:
         if tensor.is_meta:
             raise UnsupportedNetwork(f"{name!r} is on the meta device and holds no values: load the weights first")
     return network
+
+
+def _instead(given: object) -> str:
+    if isinstance(given, Mapping):
+        return "that looks like weights: load them into the network first, network.load_state_dict(weights)"
+    if isinstance(given, type) or callable(given):
+        return "that looks like what makes a network: call it first"
+    return "build the network and load its weights first"
 
 
 def linked_copy(network: nn.Module, replace: Mapping[nn.Module, nn.Module] | None = None) -> nn.Module:

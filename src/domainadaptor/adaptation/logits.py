@@ -39,6 +39,11 @@ def in_loss_precision(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
+def finite(*tensors: Tensor) -> bool:
+    """Whether every value of every tensor is finite."""
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+
+
 def _find(output: object) -> Tensor:
     if isinstance(output, Tensor):
         return output

@@ -6,7 +6,6 @@ With p = softmax(z / tau_p) and q = softmax(z / tau_q), an image's GEM loss is -
 from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from domainadaptor.options import check_choice, check_number
@@ -80,8 +79,3 @@ def gem_skd(logits: Tensor, heat: Temperature) -> Tensor:
 def heated(loss: Callable[[Tensor, Temperature], Tensor], rule: str | float, scale: float, logits: Tensor) -> Tensor:
     """A GEM loss with its temperature taken from the logits, (N,)."""
     return loss(logits, temperature(logits, rule, scale))
-
-
-def finite(*tensors: Tensor) -> bool:
-    """Whether every value of every tensor is finite."""
-    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)

@@ -9,8 +9,7 @@ from torch.optim import Optimizer
 
 from domainadaptor.adaptation.adaptor import Adaptation, Adaptor, LayerReport
 from domainadaptor.adaptation.copying import twin
-from domainadaptor.adaptation.logits import in_loss_precision
-from domainadaptor.adaptation.losses import finite
+from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.objective import Objective
 from domainadaptor.adaptation.snapshot import Snapshot
 from domainadaptor.errors import UnsupportedNetwork
@@ -73,8 +72,7 @@ class StepAdaptor(Adaptor):
         kinds = {name: type(source.layer).__name__ for name, source in found.items()}
         self._adaptive = _Adaptive(network, norms, kinds, left, Snapshot(network, self.source))
 
-    def reset(self) -> None:
-        """Forgets every batch: back to the source network."""
+    def _forget(self) -> None:
         for norm in self._adaptive.norms.values():
             norm.reset()
         self._adaptive.buffers.restore()
@@ -89,21 +87,21 @@ class StepAdaptor(Adaptor):
         return reports + [LayerReport(name, why.split()[0], adapts=False, why=why) for name, why in left.items()]
 
     def _learn(self, images: Tensor) -> Adaptation:
-        before = self._first_pass(images)
+        logits = before = self._first_pass(images)
         alpha = self._alphas()
         if not finite(before):
-            return self._fall_back(
-                images, self._run_source(images), alpha, "the logits under mixed statistics are not finite"
-            )
+            why = "the logits under mixed statistics are not finite"
+            return self._fall_back(images, self._run_source(images), alpha, why)
         learnable = [p for norm in self._adaptive.norms.values() for p in norm.learnable()]
-        if not self._steps or not learnable:
-            return self._result(images, before, before, None)
-        loss = self._take_steps(images, before, learnable)
-        if isinstance(loss, str):
-            return self._fall_back(images, before, alpha, loss)
-        with torch.no_grad():
-            logits = self._pass(images)
-        return self._result(images, logits, before, loss)
+        loss = None
+        if self._steps and learnable:
+            taken = self._take_steps(images, before, learnable)
+            if isinstance(taken, str):
+                return self._fall_back(images, before, alpha, taken)
+            with torch.no_grad():
+                logits = self._pass(images)
+            loss, alpha = taken, self._alphas()
+        return Adaptation(logits.detach(), before.detach(), loss, alpha, self._note(loss))
 
     def _first_pass(self, images: Tensor) -> Tensor:
         """The pass that folds. A layer found to be used more than once must not, so the pass is made again."""
@@ -143,12 +141,6 @@ class StepAdaptor(Adaptor):
             optimizer.zero_grad(set_to_none=True)
             value = loss.item()
         return value
-
-    def _result(self, images: Tensor, logits: Tensor, before: Tensor, loss: float | None) -> Adaptation:
-        alpha = self._alphas()
-        if not finite(logits):
-            return self._fall_back(images, before, alpha, "the adapted logits are not finite (lr too large?)")
-        return Adaptation(logits.detach(), before.detach(), loss, alpha, self._note(loss))
 
     def _pass(self, images: Tensor) -> Tensor:
         for norm in self._adaptive.norms.values():

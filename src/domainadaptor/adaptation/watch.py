@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from domainadaptor.errors import SourceChanged
 
+_RUNNING = ("running_mean", "running_var", "num_batches_tracked")
+
 
 class Watch:
     """Remembers what a network holds; copies of a watch watch nothing, since their network is their own."""
@@ -24,9 +26,11 @@ class Watch:
         changed = [name for name, held in self._held.items() if _differs(held, now.get(name))]
         changed += [name for name in now if name not in self._held]
         if changed:
+            trained = all(name.rpartition(".")[2] in _RUNNING for name in changed)
+            why = "; it was run in train mode, which writes running statistics: call network.eval()" if trained else ""
             more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
             raise SourceChanged(
-                f"the network was edited after it was wrapped ({', '.join(changed[:3])}{more}); "
+                f"the network was edited after it was wrapped ({', '.join(changed[:3])}{more}){why}; "
                 "wrap it again with adapt(network, ...), or wrap a deep copy that nobody edits"
             )
 

@@ -60,6 +60,8 @@ def check(
         )
     else:
         _show(plan.name, layers, probed, note)
+        if weights is None:
+            out.print("The weights are random (no --weights), with norm layers away from 1 and 0.", highlight=False)
     if not probed.neutral:
         raise typer.Exit(Exit.NOT_NEUTRAL)
 
@@ -74,9 +76,9 @@ def _show(name: str, layers: list[LayerReport], probed: Probe, note: str | None)
     if note:
         out.print(f"Note: {note}", highlight=False)
     verdict = "[green]neutral[/green]" if probed.neutral else "[red]NOT neutral[/red]"
-    same = "the same to the last bit" if probed.same_bits else "different"
+    same = "the same to the last bit" if probed.same_bits else "[red]different[/red]"
     out.print(
-        f"Wrapping is {verdict}: with alpha 1 and no step the logits are {same}, folded they are off by "
-        f"{probed.folded_error:.1e}. A step of domainadaptor-t changes them by {probed.step_change:.1e} of their size.",
+        f"Wrapping is {verdict}: with alpha 1 and no step the logits are {same}; folded, in float64, they "
+        f"are off by {probed.folded_error:.1e}. A step of domainadaptor-t changes them by {probed.step_change:.1e}.",
         highlight=False,
     )

@@ -31,11 +31,11 @@ def methods(
 
 
 def _show_options(name: str, as_json: bool) -> None:
-    options = domainadaptor.options_of(name)
+    options, meanings = domainadaptor.options_of(name), domainadaptor.meanings_of(name)
     if as_json:
-        print_json(options)
+        print_json({option: {"default": default, "means": meanings[option]} for option, default in options.items()})
         return
-    table = Table("option", "default", title=name)
+    table = Table("option", "default", "what it means", title=name)
     for option, default in options.items():
-        table.add_row(option, repr(default))
+        table.add_row(option, repr(default), meanings[option])
     out.print(table if options else f"{name} has no options", highlight=False)

@@ -65,6 +65,11 @@ def predict(
             seed=seed,
             progress=bar.at,
         )
+    if not found.predicted:
+        _show_skipped(found)
+        raise BadFile(
+            f"none of the {len(found.rows)} files below {str(images)!r} is a readable image; nothing was written"
+        )
     write_csv(found, output)
     if as_json:
         print_json(
@@ -72,8 +77,7 @@ def predict(
         )
     else:
         _show(found, output)
-    if not found.predicted:
-        raise BadFile(f"none of the {len(found.rows)} files below {str(images)!r} is a readable image")
+        out.print(f"Each image: {preprocessing.sentence()}.", highlight=False, soft_wrap=True)
     if any(row.damaged for row in found.rows):
         raise typer.Exit(Exit.SOME_SKIPPED)
 
@@ -99,5 +103,9 @@ def _show(found: FolderPrediction, output: Path) -> None:
     )
     for note in found.notes:
         err.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+    _show_skipped(found)
+
+
+def _show_skipped(found: FolderPrediction) -> None:
     for row in found.skipped:
         err.print(f"skipped {row.file}: {row.skipped}", markup=False, highlight=False, soft_wrap=True)

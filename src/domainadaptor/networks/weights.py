@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from domainadaptor.errors import BadFile
 
 _PICKLED = (".pt", ".pth", ".pth.tar", ".bin", ".ckpt")
-_PREFIXES = ("module.", "_orig_mod.", "model.", "network.", "backbone.")
 _NESTED = ("state_dict", "model_state_dict", "model", "network", "net", "weights")
 
 
@@ -45,13 +44,14 @@ def fit_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, c
     own = network.state_dict()
     given = _without_prefix(weights, own)
     missing = [key for key in own if key not in given and not key.endswith("num_batches_tracked")]
-    extra = [key for key in given if key not in own]
+    extra = [key for key in given if key not in own and not key.endswith("num_batches_tracked")]
     if missing or extra:
         raise BadFile(
             f"{str(path)!r} does not fit {type(network).__name__}: "
             f"{len(missing)} tensors missing ({_listed(missing)}), {len(extra)} not expected ({_listed(extra)}); "
             "is it the right network?"
         )
+    given = {key: given[key] for key in given if key in own}
     shapes = {key: (tuple(given[key].shape), tuple(own[key].shape)) for key in given}
     wrong = {key: pair for key, pair in shapes.items() if pair[0] != pair[1]}
     if wrong:
@@ -79,12 +79,11 @@ def _read_pickled(path: Path) -> object:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        reason = str(error).partition("\n")[0]
         raise BadFile(
-            f"{str(path)!r} holds more than tensors, and loading it could run code: refused; {_SAVE_TENSORS} ({reason})"
+            f"{str(path)!r} holds more than tensors (or is damaged), and loading it could run code: {_SAVE_TENSORS}"
         ) from error
     except Exception as error:
-        raise BadFile(f"{str(path)!r} cannot be read as a torch file: {type(error).__name__}: {error}") from error
+        raise BadFile(f"{str(path)!r} is not a torch file, or is damaged ({type(error).__name__}: {error})") from error
 
 
 _SAVE_TENSORS = "save network.state_dict() with safetensors or torch.save instead"
@@ -106,13 +105,12 @@ def _is_state_dict(value: object) -> bool:
 
 
 def _without_prefix(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Removes what wrappers put before every name, unless the network's own names begin like that."""
+    """Removes what wrappers put before every name (module., _orig_mod., model.), where no name fits as it is."""
     given = dict(weights)
-    while given and not set(given) & set(own):
-        prefix = next((p for p in _PREFIXES if all(key.startswith(p) for key in given)), None)
-        if prefix is None:
+    while not set(given) & set(own) and len({key.partition(".")[0] for key in given}) == 1:
+        if any("." not in key for key in given):
             break
-        given = {key.removeprefix(prefix): tensor for key, tensor in given.items()}
+        given = {key.partition(".")[2]: tensor for key, tensor in given.items()}
     return given
 
 

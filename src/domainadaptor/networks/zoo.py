@@ -32,6 +32,14 @@ class Preprocessing:
         """The same for another input size, with the same share of the image kept."""
         return Preprocessing(size, round(self.resize * size / self.size), self.mean, self.std, self.interpolation)
 
+    def sentence(self) -> str:
+        """The same in words."""
+        numbers = [" ".join(f"{value:g}" for value in values) for values in (self.mean, self.std)]
+        return (
+            f"shorter side to {self.resize} ({self.interpolation}), center crop {self.size}, "
+            f"mean {numbers[0]}, deviation {numbers[1]}"
+        )
+
     def transform(self) -> Callable[[Image.Image], Tensor]:
         """A function from an RGB image to a (3, size, size) tensor."""
         steps = [

@@ -83,5 +83,5 @@ def _refuse_idle(loss: str | None, **options: object) -> None:
     }
     defaults = defaults_of(adamixbn)
     for option, reason in reasons.items():
-        if reason and options[option] != defaults[option]:
+        if reason and options[option] not in (defaults[option], 0):
             raise BadOption(f"{option}={options[option]!r} makes no sense with loss={loss!r}: {reason}; leave it out")
