@@ -11,7 +11,7 @@ import domainadaptor
 
 ROOT = Path(domainadaptor.__file__).parent
 
-# A room may look into those below it, never up.
+# A room may look only into rooms that stand above it here, or into the public functions.
 MAY_IMPORT = {
     "errors": set(),
     "options": {"errors"},
