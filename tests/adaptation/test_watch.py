@@ -11,6 +11,12 @@ EDITS = {
     "one value": lambda net: net.c2.weight.data.__setitem__((0, 0, 0, 0), 9.0),
     "in place": lambda net: net.fc.bias.detach().add_(1e-3),
     "sign": lambda net: net.c1.weight.data.neg_(),
+    "a row's sign": lambda net: net.fc.weight.detach()[1].neg_(),
+    "classes swapped": lambda net: net.fc.weight.detach().copy_(net.fc.weight.detach()[[0, 2, 1, 3, 4, 5, 6]].clone()),
+    "pairs doubled": lambda net: net.fc.weight.detach()[1:3].mul_(2),
+    "flipped": lambda net: net.c1.weight.detach()[1:].copy_(net.c1.weight.detach()[1:].flip(-1).clone()),
+    "statistics swapped": lambda net: net.bn2.running_mean.copy_(net.bn2.running_mean.flip(0).clone()),
+    "moved and edited": lambda net: net.double().fc.weight.data.add_(1),
     "statistics": lambda net: net.bn2.running_mean.add_(0.1),
     "loaded": lambda net: net.load_state_dict({name: t + 1 for name, t in net.state_dict().items()}),
     "replaced": lambda net: setattr(net.fc, "weight", nn.Parameter(torch.randn(7, 16))),
@@ -56,6 +62,21 @@ def test_what_is_no_edit_is_not_noticed(net, images):
     net.eval()
     net.double()
     assert torch.equal(adaptor(images), expected)
+
+
+def test_odd_buffers_can_be_watched(net, images):
+    net.register_buffer("nan", torch.full((3,), float("nan")))
+    net.register_buffer("sparse", torch.eye(3).to_sparse())
+    net.register_buffer("short", torch.ones(3, dtype=torch.int16))
+    net.register_buffer("small", torch.ones(3).to(torch.float8_e4m3fn))
+    net.register_buffer("complex", torch.ones(3, dtype=torch.complex64))
+    net.register_buffer("empty", torch.ones(0))
+    adaptor = da.adapt(net, "adabn")
+    adaptor(images)
+    adaptor(images)
+    net.short[1] = 4
+    with pytest.raises(SourceChanged, match="short"):
+        adaptor(images)
 
 
 def test_a_network_that_is_gone_does_not_matter(net, images):

@@ -1,6 +1,8 @@
 """Notices that a network was edited after it was wrapped."""
 
+import math
 import weakref
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,20 +13,25 @@ _RUNNING = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class Watch:
-    """Remembers what a network holds; copies of a watch watch nothing, since their network is their own."""
+    """Remembers what a network holds; copies of a watch watch nothing, since their network is their own.
+
+    Every call compares a hash of all bits. It combines them by exclusive or, so swaps and pairs of equal changes need a
+    second sum, weighed by place, which is taken where autograd counted a write. Only such a pair that was also made
+    behind autograd's back, through `.data`, goes unnoticed.
+    """
 
     def __init__(self, network: nn.Module | None) -> None:
         self._network = None if network is None else weakref.ref(network)
-        self._held = {} if network is None else _fingerprints(network)
+        self._held = {} if network is None else {name: _fingerprint(t) for name, t in _tensors(network).items()}
 
     def check(self) -> None:
         """Raises SourceChanged if the network's values changed; moving it elsewhere is not a change."""
         network = None if self._network is None else self._network()
         if network is None:
             return
-        now = _fingerprints(network)
-        changed = [name for name, held in self._held.items() if _differs(held, now.get(name))]
-        changed += [name for name in now if name not in self._held]
+        tensors = _tensors(network)
+        changed = [name for name, held in self._held.items() if name not in tensors or _differs(held, tensors[name])]
+        changed += [name for name in tensors if name not in self._held]
         if changed:
             trained = all(name.rpartition(".")[2] in _RUNNING for name in changed)
             why = "; it was run in train mode, which writes running statistics: call network.eval()" if trained else ""
@@ -38,26 +45,56 @@ class Watch:
         return Watch, (None,)
 
 
-_Fingerprint = tuple[torch.dtype, torch.device, torch.Size, tuple[int, int]]
+class _Fingerprint(NamedTuple):
+    shape: torch.Size
+    dtype: torch.dtype
+    writes: tuple[int, int]  # where the values are, and how often autograd saw them written
+    bits: tuple[int, str]  # all of them by exclusive or, and the first value
+    by_place: float
 
 
-def _fingerprints(network: nn.Module) -> dict[str, _Fingerprint]:
-    with torch.no_grad():
-        named = [*network.named_parameters(), *network.named_buffers()]
-        return {name: (t.dtype, t.device, t.shape, _digest(t)) for name, t in named}
+def _tensors(network: nn.Module) -> dict[str, Tensor]:
+    return {name: t.detach() for name, t in [*network.named_parameters(), *network.named_buffers()] if _countable(t)}
 
 
-def _digest(tensor: Tensor) -> tuple[int, int]:
-    """A hash of all bits. It combines them by exclusive or, so an even number of equal flips needs the first value."""
-    if tensor.numel() == 0:
-        return 0, 0
-    real = torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
-    first = real[(0,) * real.ndim]
-    return int(torch.hash_tensor(real).item()), hash(first.item())
+def _countable(tensor: Tensor) -> bool:
+    return not tensor.is_quantized and tensor.layout == torch.strided and tensor.numel() > 0
 
 
-def _differs(held: _Fingerprint, now: _Fingerprint | None) -> bool:
-    if now is None or held[2] != now[2]:
+def _fingerprint(tensor: Tensor) -> _Fingerprint:
+    return _Fingerprint(tensor.shape, tensor.dtype, _writes(tensor), _bits(tensor), _by_place(tensor))
+
+
+def _differs(held: _Fingerprint, tensor: Tensor) -> bool:
+    if held.shape != tensor.shape:
         return True
-    moved = held[:2] != now[:2]
-    return not moved and held[3] != now[3]
+    if held.dtype != tensor.dtype:
+        if torch.promote_types(held.dtype, tensor.dtype) != tensor.dtype:
+            return False  # moved to fewer digits, which cannot be told from an edit
+        tensor = tensor.to(held.dtype)
+    if _bits(tensor) != held.bits:
+        return True
+    # Sums differ in their last digits with the number of threads.
+    return held.writes != _writes(tensor) and not math.isclose(_by_place(tensor), held.by_place, rel_tol=1e-5)
+
+
+def _writes(tensor: Tensor) -> tuple[int, int]:
+    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
+
+
+def _bits(tensor: Tensor) -> tuple[int, str]:
+    real = _real(tensor)
+    return int(torch.hash_tensor(real).item()), str(real[(0,) * real.ndim].item())
+
+
+def _by_place(tensor: Tensor) -> float:
+    values = _real(tensor).reshape(-1).double().nan_to_num()
+    return float(values @ torch.linspace(1, 2, len(values), dtype=torch.float64, device=values.device))
+
+
+def _real(tensor: Tensor) -> Tensor:
+    real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return real if real.dtype in _HASHED else real.to(torch.float64 if real.is_floating_point() else torch.int64)
+
+
+_HASHED = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool)
