@@ -87,10 +87,14 @@ def images() -> Tensor:
     return batch(8, 3, 12, 12)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--root", help=f"folder with real data, instead of the variable {DATA_VARIABLE}")
+
+
 @pytest.fixture(scope="session")
-def data_root() -> Path:
+def data_root(request) -> Path:
     """Real images and weights of this machine; the tests that need them are skipped where there are none."""
-    root = os.environ.get(DATA_VARIABLE)
+    root = request.config.getoption("--root") or os.environ.get(DATA_VARIABLE)
     if not root or not Path(root).is_dir():
-        pytest.skip(f"needs real data: set {DATA_VARIABLE} to a folder with cifar10-jpeg and imagenet")
+        pytest.skip(f"needs real data: pass --root or set {DATA_VARIABLE} to a folder with cifar10-jpeg and imagenet")
     return Path(root)

@@ -14,9 +14,20 @@ from domainadaptor.errors import BadOption
 def suggestion(word: object, known: Iterable[str]) -> str:
     """The tail of a message: the nearest known word, then all of them."""
     names = list(known)
-    near = difflib.get_close_matches(str(word).lower(), names, n=1, cutoff=0.5)
-    guess = f"did you mean {near[0]!r}? " if near else ""
-    return f"{guess}available: {', '.join(names) or 'none'}"
+    return (
+        f"did you mean {_nearest(str(word).lower(), names)!r}? available: {', '.join(names)}"
+        if names
+        else "it has none"
+    )
+
+
+def _nearest(word: str, names: list[str]) -> str:
+    """A name that contains the word or the other way round, or is its initials, or has the most letters in common."""
+    initials = "".join(part[:1] for part in word.split("_"))
+    for fits in (lambda n: n == initials and len(n) > 1, lambda n: len(word) > 2 and (word in n or n in word)):
+        if near := [name for name in names if fits(name)]:
+            return near[0]
+    return difflib.get_close_matches(word, names, n=1, cutoff=0.0)[0]
 
 
 def check_choice(option: str, value: object, allowed: Iterable[object]) -> None:
@@ -31,13 +42,13 @@ def check_number(option: str, value: object, *, low: float, high: float = math.i
     """Refuses anything but a finite number from low (or strictly above it) to high."""
     number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if not number or not low <= value <= high or (above and value == low):  # type: ignore[operator]
-        bound = f"above {low:g}" if above else f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+        bound = f"above {low:g}" if above else f"at least {low:g}" if high > 1e30 else f"from {low:g} to {high:g}"
         raise BadOption(f"{option}={value!r}: expected a finite number {bound}")
 
 
 def check_count(option: str, value: object, *, low: int) -> None:
-    """Refuses anything but a whole number of at least low."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < low:
+    """Refuses anything but a whole number of at least low that fits into 63 bits."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or not low <= int(value) < 2**63:
         raise BadOption(f"{option}={value!r}: expected a whole number of at least {low}")
 
 

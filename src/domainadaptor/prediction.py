@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.data.images import SUFFIXES, list_files, read_image
+from domainadaptor.data.images import SUFFIXES, check_image, list_files, read_image
 from domainadaptor.errors import BadFile
 
 _COLUMNS = ("file", "source_prediction", "source_confidence", "adapted_prediction", "adapted_confidence", "skipped")
@@ -87,7 +87,12 @@ def predict_folder(
     names = [_printable(path.relative_to(folder)) for path in files]
     rows: dict[int, Row] = {}
     notes: list[str] = []
-    for chosen in _batches(len(files), batch_size, seed):
+    for at, path in enumerate(files):
+        try:
+            check_image(path, folder)
+        except BadFile as error:
+            rows[at] = Row(names[at], skipped=str(error))
+    for chosen in _batches([at for at in range(len(files)) if at not in rows], batch_size, seed):
         pixels: dict[int, Tensor] = {}
         for at in chosen:
             try:
@@ -132,7 +137,7 @@ def read_classes(path: Path) -> list[str]:
         BadFile: The file is missing, empty, or has a name twice.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         named = json.loads(text) if path.suffix.lower() == ".json" else text.splitlines()
     except (OSError, ValueError) as error:
         raise BadFile(f"cannot read class names from {str(path)!r}: {error}") from error
@@ -147,10 +152,11 @@ def read_classes(path: Path) -> list[str]:
     return names
 
 
-def _batches(files: int, batch_size: int, seed: int) -> list[list[int]]:
-    """Positions of files in a seeded shuffle, in batches of nearly the same size: a rest of one image adapts badly."""
-    order = torch.randperm(files, generator=torch.Generator().manual_seed(seed))
-    return [chunk.tolist() for chunk in order.tensor_split(-(-files // batch_size))]
+def _batches(positions: Sequence[int], batch_size: int, seed: int) -> list[list[int]]:
+    """A seeded shuffle in batches of nearly the same size: a rest of one image adapts badly."""
+    order = torch.randperm(len(positions), generator=torch.Generator().manual_seed(seed))
+    chunks = order.tensor_split(max(1, -(-len(positions) // batch_size)))
+    return [[positions[at] for at in chunk.tolist()] for chunk in chunks]
 
 
 def _printable(path: Path) -> str:

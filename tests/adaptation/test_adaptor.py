@@ -114,7 +114,7 @@ def test_an_exception_at_any_point_leaves_everything_as_it_was(method, images, m
         (nn.Linear, "forward"),
         (losses, "temperature"),
         (objective, "random_views"),
-        (torch.autograd, "grad"),
+        (torch.Tensor, "backward"),
         (torch.optim.SGD, "step"),
         (step.StepAdaptor, "_alphas"),
         (step, "finite"),
@@ -164,6 +164,15 @@ def test_the_adapted_plain_network_repeats_the_adapted_logits(method, images):
     for tensor in plain.state_dict().values():
         tensor.zero_()
     assert all(torch.equal(expected[n], t) for n, t in net.state_dict().items())
+
+
+@pytest.mark.parametrize("method", ["adamixbn", "domainadaptor-t"])
+def test_tied_norms_and_bfloat16_are_repeated_too(method, net, images):
+    half = copy.deepcopy(net).bfloat16()
+    net.bn3.weight, net.bn3.running_mean = net.bn2.weight, net.bn2.running_mean
+    for network, x in ((net, images), (half, images.bfloat16())):
+        adaptor = da.adapt(network, method)
+        torch.testing.assert_close(adaptor.adapted(x)(x).detach(), adaptor(x), atol=1e-5, rtol=1e-5)
 
 
 def test_the_unfolded_adapted_network_repeats_too(net, images):
@@ -378,6 +387,26 @@ def test_a_state_that_does_not_fit_changes_nothing(net, images):
     with pytest.raises(RuntimeError, match=r"fc\.bias"):
         adaptor.load_state_dict(wrong)
     assert torch.equal(adaptor(images), expected)
+
+
+def test_a_move_or_a_state_that_is_refused_leaves_the_adaptor_as_it_was(net, images):
+    adaptor = da.adapt(net, "domainadaptor-t")
+    expected = adaptor(images)
+    wrong = {name: t.clone() for name, t in net.state_dict().items()}
+    wrong["fc.weight"].zero_()
+    wrong["bn1.running_var"].fill_(-1)
+    with pytest.raises(UnsupportedNetwork, match="bn1"):
+        adaptor.load_state_dict(wrong)
+    with torch.no_grad():
+        net.bn1.running_var[0] = 1e6
+    large = da.adapt(net, "domainadaptor-t")
+    with pytest.raises(UnsupportedNetwork, match="bn1"):
+        large.half()
+    assert next(large.parameters()).dtype == torch.float32
+    net.bn1.running_var[0] = wrong["bn2.running_var"][0]
+    adaptor._watch = da.adapt(net)._watch
+    assert torch.equal(adaptor(images), expected)
+    assert torch.equal(adaptor.state_dict()["fc.weight"], net.fc.weight)
 
 
 class Counting(GoldenNet):

@@ -75,11 +75,60 @@ def test_layers_are_replaced_wherever_they_are_referred_to(images):
     assert list(alpha) == ["bn1", "bn2"]
 
 
+def test_a_network_that_reads_what_its_own_hook_stored(images):
+    class Hooked(GoldenNet):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept = {}
+            self.bn2.register_forward_hook(self.keep)
+
+        def keep(self, module, args, output):
+            self.kept["bn2"] = output
+
+        def forward(self, x):
+            self.bn2(self.c2(torch.relu(self.bn1(self.c1(x)))))
+            return self.fc(torch.relu(self.kept["bn2"]).mean((2, 3)))
+
+    net = stir(Hooked())
+    with torch.no_grad():
+        expected = net(images)
+        net(images + 1)
+    held = net.kept["bn2"]
+    assert torch.equal(da.adapt(net, "adamixbn", alpha=1.0, fold=False)(images), expected)
+    result = da.adapt(net, "domainadaptor-t", lr=0.1).adapt(images)
+    assert not torch.equal(result.logits, result.before)
+    assert net.kept["bn2"] is held
+
+
+@pytest.mark.parametrize("where", ["attribute", "forward"])
+def test_functions_that_close_over_the_network(where, images):
+    class Closing(GoldenNet):
+        def __init__(self) -> None:
+            super().__init__()
+            self.second = lambda x: torch.relu(self.bn2(self.c2(x)))
+
+        def forward(self, x):
+            return self.fc(self.second(torch.relu(self.bn1(self.c1(x)))).mean((2, 3)))
+
+    net = stir(Closing())
+    if where == "forward":
+        old = net.forward
+        net.forward = lambda x: old(x)
+    expected = net(images).detach()
+    net.train()
+    held = net.bn2.running_mean.clone()
+    adaptor = da.adapt(net, "adamixbn")
+    assert list(adaptor.adapt(images).alpha) == ["bn1", "bn2"]
+    assert torch.equal(net.bn2.running_mean, held)
+    assert torch.equal(da.adapt(net, "adamixbn", alpha=1.0, fold=False)(images), expected)
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize(
     ("build", "hint"),
     [
         (lambda: torch.jit.script(nn.Sequential(nn.BatchNorm2d(3))), "TorchScript"),
+        (lambda: nn.Sequential(torch.jit.script(nn.ReLU()), nn.BatchNorm2d(3)), "TorchScript"),
         (lambda: nn.Sequential(nn.BatchNorm2d(3, device="meta")), "meta"),
         (lambda: nn.Sequential(nn.LazyBatchNorm2d()), "lazy"),
         (lambda: "resnet18", "str"),

@@ -185,6 +185,63 @@ def test_only_layers_used_twice_means_no_step(images):
     assert torch.equal(result.logits, result.before)
 
 
+def test_a_norm_that_is_not_used_is_listed_and_does_not_matter(images):
+    class Aux(Twice):
+        def forward(self, x):
+            h = torch.relu(self.bn1(self.c1(x)))
+            return self.fc(torch.relu(self.c2(self.bn1(h))).mean((2, 3)))
+
+    adaptor = da.adapt(stir(Aux()), "domainadaptor-t")
+    assert adaptor.adapt(images).note.startswith("no step")
+    reports = {layer.name: layer for layer in adaptor.layers()}
+    assert not reports["bn2"].adapts
+    assert "not used" in reports["bn2"].why
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointed_blocks(reentrant, net, images):
+    from torch.utils.checkpoint import checkpoint
+
+    class Saving(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = net
+
+        def second(self, h):
+            return torch.relu(self.inner.bn2(self.inner.c2(h)))
+
+        def forward(self, x):
+            h = torch.relu(self.inner.bn1(self.inner.c1(x)))
+            h = checkpoint(self.second, h, use_reentrant=reentrant)
+            return self.inner.fc(torch.relu(self.inner.bn3(self.inner.c3(h)) + h).mean((2, 3)))
+
+    expected = da.adapt(net, "domainadaptor-t", lr=0.1)(images)
+    torch.testing.assert_close(da.adapt(Saving(), "domainadaptor-t", lr=0.1)(images), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_an_eps_of_zero(net, images):
+    net.bn2.eps = 0.0
+    result = da.adapt(net, "domainadaptor-t", lr=0.1).adapt(images)
+    net.bn2.eps = 1e-12
+    near = da.adapt(net, "domainadaptor-t", lr=0.1).adapt(images)
+    torch.testing.assert_close(result.logits, near.logits, atol=1e-4, rtol=1e-4)
+    assert not torch.equal(result.logits, result.before)
+
+
+def test_forwards_and_hooks_may_look_at_norm_layers(images):
+    class Looking(GoldenNet):
+        def forward(self, x):
+            assert self.bn1.num_features == 8
+            return super().forward(x.to(self.bn1.weight.dtype) + 0 * self.bn1.running_mean.sum())
+
+    net = stir(Looking())
+    seen = []
+    net.bn2.register_forward_hook(lambda module, args, output: seen.append(float(module.running_var.sum())))
+    da.adapt(net, "domainadaptor-t")(images)
+    assert seen == [float(net.bn2.running_var.sum())] * 2
+
+
 class Sometimes(GoldenNet):
     """Uses a layer twice for large batches only."""
 

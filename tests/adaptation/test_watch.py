@@ -40,7 +40,7 @@ def test_edits_of_the_source_are_noticed(net, images, edit):
     EDITS[edit](net)
     with pytest.raises(SourceChanged, match="wrap it again"):
         adaptor(images)
-    da.adapt(net, "domainadaptor-t")(images)
+    da.adapt(net, "domainadaptor-t")(images.to(net.c1.weight.dtype))
 
 
 def test_running_in_train_mode_is_explained(net, images):

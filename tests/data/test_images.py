@@ -158,6 +158,15 @@ def test_links_and_special_files_are_listed_not_followed(tmp_path):
             read_image(folder / name, folder)
 
 
+def test_folders_of_any_depth(tmp_path):
+    deep = tmp_path
+    for _ in range(40):
+        deep = deep / "d"
+    deep.mkdir(parents=True)
+    Image.new("RGB", (4, 4), RED).save(deep / "x.png")
+    assert list_files(tmp_path) == [deep / "x.png"]
+
+
 def test_a_missing_folder_is_explained(tmp_path):
     with pytest.raises(BadFile, match="expected a folder of images"):
         list_files(tmp_path / "none")

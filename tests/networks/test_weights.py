@@ -134,6 +134,9 @@ def test_damaged_and_missing_files(trained, tmp_path):
         archive.writestr("hello.txt", "hi")
     with pytest.raises(BadFile):
         read_weights(nested)
+    torch.save({0: torch.zeros(1)}, nested)
+    with pytest.raises(BadFile, match="expected named tensors"):
+        read_weights(nested)
     torch.save({"epoch": 3}, nested)
     with pytest.raises(BadFile, match="expected named tensors.*epoch"):
         read_weights(nested)
@@ -155,6 +158,12 @@ def test_wrong_class_counts_are_explained_with_the_names():
     with pytest.raises(BadFile, match=r"predicts 5 classes, but 3 class names were given \(cat, dog, bird\)"):
         fit_weights(network, weights, Path("w.pt"), ["cat", "dog", "bird"])
     assert classes_in(weights, network, 3) == 5
+
+
+def test_tensors_of_odd_kinds_are_refused(trained):
+    for odd in (torch.zeros(8, 3, 3, 3, device="meta"), torch.zeros(8, 3, 3, 3).to_sparse()):
+        with pytest.raises(BadFile, match=r"ordinary tensors.*c1\.weight"):
+            fit_weights(fresh(), {**trained.state_dict(), "c1.weight": odd}, Path("w.pt"))
 
 
 def test_other_shapes_are_explained():

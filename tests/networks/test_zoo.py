@@ -2,7 +2,7 @@ import pytest
 import torch
 from PIL import Image
 
-from domainadaptor.errors import BadOption
+from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.networks.zoo import blueprint
 
 
@@ -33,6 +33,19 @@ def test_building_is_repeatable_and_leaves_the_global_generator_alone():
     assert one(torch.zeros(2, 3, 64, 64)).shape == (2, 7)
 
 
+def test_a_long_thin_image_is_refused_before_it_fills_the_memory():
+    transform = blueprint("resnet18").preprocessing.transform()
+    with pytest.raises(BadFile, match="too long and thin"):
+        transform(Image.new("RGB", (1, 60_000)))
+    assert transform(Image.new("RGB", (10, 400))).shape == (3, 224, 224)
+
+
+def test_squashed_images_lose_no_part():
+    plan = blueprint("timm:tf_efficientnetv2_b3").preprocessing
+    assert plan.squash
+    assert plan.transform()(Image.new("RGB", (100, 900))).shape == (3, plan.size, plan.size)
+
+
 def test_another_size_keeps_the_share_of_the_image():
     small = blueprint("resnet18").preprocessing.at(64)
     assert (small.size, small.resize) == (64, 73)
@@ -43,6 +56,7 @@ def test_another_size_keeps_the_share_of_the_image():
     [
         ("resnt18", "did you mean 'resnet18'"),
         ("tim:resnet18", "did you mean 'timm'"),
+        ("timm:resnet18.nope", "leave out"),
         ("torchvision:lcnet_035", "unknown network"),
     ],
 )

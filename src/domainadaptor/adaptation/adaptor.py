@@ -50,7 +50,7 @@ class Adaptor(nn.Module, ABC):
         plain = unwrap(network)
         self.output: OutputReader | None = None
         self._watch = Watch(plain)
-        self._learned = {name: p.requires_grad for name, p in plain.named_parameters()}
+        self._requires_grad = {name: p.requires_grad for name, p in plain.named_parameters()}
         self._writes_input = True
         self._lock = threading.Lock()
         self._busy: int | None = None
@@ -100,11 +100,10 @@ class Adaptor(nn.Module, ABC):
         with self._session(images) as result:
             plain = independent_copy(self.source)
             for name, parameter in plain.named_parameters():
-                parameter.requires_grad_(self._learned[name])
+                parameter.requires_grad_(self._requires_grad[name])
             if not result.fell_back and len(images) > 0:
-                with torch.no_grad():
-                    for name, values in self._plain_values().items():
-                        _write(plain.get_submodule(name), values)
+                for name, values in self._plain_values().items():
+                    _write(plain.get_submodule(name), values)
             return plain
 
     def unadapted(self, images: Tensor) -> Tensor:
@@ -130,15 +129,23 @@ class Adaptor(nn.Module, ABC):
         with self._alone():
             fresh = independent_copy(self.source)
             result = fresh.load_state_dict(state_dict, strict=strict, assign=assign)
-            self.source, self._watch = fresh, Watch(None)
-            self._rebuild()
+            self._exchange(fresh)
+            self._watch = Watch(None)
             return result
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Adaptor":
         with self._alone():
-            super()._apply(fn, recurse)
-            self._rebuild()
+            self._exchange(linked_copy(self.source)._apply(fn))
         return self
+
+    def _exchange(self, source: nn.Module) -> None:
+        """Another source, or the old one if nothing can be built from it."""
+        held, self.source = self.source, source.eval()
+        try:
+            self._rebuild()
+        except BaseException:
+            self.source = held
+            raise
 
     def _rebuild(self) -> None:
         # Tensors made in inference mode could not take part in a backward pass.
@@ -214,7 +221,9 @@ class Adaptor(nn.Module, ABC):
 
 
 def _write(layer: nn.Module, values: Mapping[str, Tensor]) -> None:
+    """Gives a layer tensors of its own: tied ones hold one value, adapted ones may differ."""
     for name, value in values.items():
-        held = layer._parameters.get(name, layer._buffers.get(name))
-        if held is not None:
-            held.copy_(value)
+        if (parameter := layer._parameters.get(name)) is not None:
+            layer._parameters[name] = nn.Parameter(value.clone(), requires_grad=parameter.requires_grad)
+        elif layer._buffers.get(name) is not None:
+            layer._buffers[name] = value.clone()

@@ -26,7 +26,6 @@ class _Adaptive:
 
     network: nn.Module
     norms: dict[str, MixedNorm]
-    kinds: dict[str, str]
     left: dict[str, str]
     buffers: Snapshot
 
@@ -69,8 +68,7 @@ class StepAdaptor(Adaptor):
         for norm in norms.values():
             for parameter in norm.learnable():
                 parameter.requires_grad_(self._steps > 0)
-        kinds = {name: type(source.layer).__name__ for name, source in found.items()}
-        self._adaptive = _Adaptive(network, norms, kinds, left, Snapshot(network, self.source))
+        self._adaptive = _Adaptive(network, norms, left, Snapshot(network, self.source))
 
     def _forget(self) -> None:
         for norm in self._adaptive.norms.values():
@@ -80,11 +78,14 @@ class StepAdaptor(Adaptor):
     def layers(self) -> list[LayerReport]:
         """What becomes of each norm layer; a layer that is used more than once is known after the first batch."""
         reports = [
-            LayerReport(name, self._adaptive.kinds[name], adapts=True, why=_part(norm, self._steps > 0))
+            LayerReport(name, self._kind(name), adapts=norm.used, why=_part(norm, self._steps > 0))
             for name, norm in self._adaptive.norms.items()
         ]
         left = self._adaptive.left
-        return reports + [LayerReport(name, why.split()[0], adapts=False, why=why) for name, why in left.items()]
+        return reports + [LayerReport(name, self._kind(name), adapts=False, why=why) for name, why in left.items()]
+
+    def _kind(self, name: str) -> str:
+        return type(self.source.get_submodule(name)).__name__
 
     def _learn(self, images: Tensor) -> Adaptation:
         logits = before = self._first_pass(images)
@@ -92,7 +93,7 @@ class StepAdaptor(Adaptor):
         if not finite(before):
             why = "the logits under mixed statistics are not finite"
             return self._fall_back(images, self._run_source(images), alpha, why)
-        learnable = [p for norm in self._adaptive.norms.values() for p in norm.learnable()]
+        learnable = [p for norm in self._adaptive.norms.values() if norm.uses for p in norm.learnable()]
         loss = None
         if self._steps and learnable:
             taken = self._take_steps(images, before, learnable)
@@ -114,7 +115,9 @@ class StepAdaptor(Adaptor):
                     norm.reset()
                     norm.reused = name in reused
                 logits = self._pass(images)
-        if norms and not any(norm.uses for norm in norms.values()):
+        for norm in norms.values():
+            norm.used = bool(norm.uses)
+        if norms and not any(norm.used for norm in norms.values()):
             raise UnsupportedNetwork(
                 "the network's forward did not use any of its norm layers, so nothing can be adapted"
             )
@@ -135,8 +138,6 @@ class StepAdaptor(Adaptor):
             gradients = _gradients(loss, learnable)
             if not finite(*(g for g in gradients if g is not None)):
                 return "the gradient is not finite"
-            for parameter, gradient in zip(learnable, gradients, strict=True):
-                parameter.grad = gradient
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             value = loss.item()
@@ -179,9 +180,10 @@ class StepAdaptor(Adaptor):
 
 
 def _gradients(loss: Tensor, learnable: list[nn.Parameter]) -> list[Tensor | None]:
-    gradients: list[Tensor | None] = [None]
+    # Not autograd.grad, which checkpointed blocks refuse; nothing else requires a gradient anyway.
     if loss.requires_grad:
-        gradients = list(torch.autograd.grad(loss, learnable, allow_unused=True))
+        loss.backward()
+    gradients = [parameter.grad for parameter in learnable]
     if all(gradient is None for gradient in gradients):
         raise UnsupportedNetwork(
             "the loss does not depend on any scale or shift of the norm layers: does the network's forward run under "
@@ -191,6 +193,8 @@ def _gradients(loss: Tensor, learnable: list[nn.Parameter]) -> list[Tensor | Non
 
 
 def _part(norm: MixedNorm, steps: bool) -> str:
+    if not norm.used:
+        return "not used by the forward in eval mode"
     if norm.reused:
         return "used more than once: mixed, neither folded nor stepped"
     if not steps:

@@ -97,4 +97,13 @@ def _real(tensor: Tensor) -> Tensor:
     return real if real.dtype in _HASHED else real.to(torch.float64 if real.is_floating_point() else torch.int64)
 
 
-_HASHED = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool)
+_HASHED = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -45,6 +46,9 @@ def main() -> None:
     """Runs the program; an expected error is one message and an exit code, not a traceback."""
     # Looking for weights on a hub would hang without a network, and nothing here is ever downloaded.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a file name must not end a run on a plain terminal
     try:
         app()
     except AdaptationError as error:

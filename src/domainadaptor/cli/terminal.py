@@ -50,7 +50,7 @@ def find_device(name: str) -> torch.device:
 
 def print_json(value: object) -> None:
     """Prints JSON alone on standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
 @contextmanager

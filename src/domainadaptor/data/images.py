@@ -1,8 +1,10 @@
 """Image files as RGB pictures, or the reason why not."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -12,6 +14,8 @@ from domainadaptor.errors import BadFile
 SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _MOST_PIXELS = 100_000_000
+
+T = TypeVar("T")
 
 
 def list_files(folder: Path) -> list[Path]:
@@ -25,22 +29,27 @@ def list_files(folder: Path) -> list[Path]:
     return sorted(_walk(folder), key=lambda path: path.relative_to(folder).parts)
 
 
+def check_image(path: Path, within: Path) -> None:
+    """Looks at a file's kind and header only.
+
+    Raises:
+        BadFile: It is not a regular file below `within`, not an image, or too large.
+    """
+    _guarded(_look, path, within)
+
+
 def read_image(path: Path, within: Path) -> Image.Image:
     """The picture in a file as RGB: upright by its EXIF entry, on white where transparent, the first of several frames.
 
     Raises:
         BadFile: It is not a regular file below `within`, not an image, damaged, or too large.
     """
+    return _guarded(_decode, path, within)
+
+
+def _guarded(job: Callable[[Path, Path], T], path: Path, within: Path) -> T:
     try:
-        if not path.resolve().is_relative_to(within.resolve()):
-            raise BadFile("a link to outside of the folder")
-        if path.is_dir():
-            raise BadFile("a link to a folder, which is not followed")
-        if not path.is_file():
-            raise BadFile("not a regular file")
-        if path.stat().st_size == 0:
-            raise BadFile("an empty file")
-        return _decode(path)
+        return job(path, within)
     except BadFile:
         raise
     except MemoryError as error:
@@ -51,14 +60,39 @@ def read_image(path: Path, within: Path) -> Image.Image:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    for entry in folder.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            yield from _walk(entry)
-        else:
-            yield entry
+    """Files at any depth; what cannot be looked into is listed itself."""
+    waiting = [folder]
+    while waiting:
+        current = waiting.pop()
+        try:
+            entries = list(current.iterdir())
+        except OSError:
+            yield current
+            continue
+        for entry in entries:
+            if entry.is_dir() and not entry.is_symlink():
+                waiting.append(entry)
+            else:
+                yield entry
 
 
-def _decode(path: Path) -> Image.Image:
+def _look(path: Path, within: Path) -> None:
+    with _opened(path, within):
+        pass
+
+
+@contextmanager
+def _opened(path: Path, within: Path) -> Iterator[Image.Image]:
+    if not path.resolve().is_relative_to(within.resolve()):
+        raise BadFile("a link to outside of the folder")
+    if path.is_dir():
+        raise BadFile(
+            "a link to a folder, which is not followed" if path.is_symlink() else "a folder that cannot be read"
+        )
+    if not path.is_file():
+        raise BadFile("not a regular file")
+    if path.stat().st_size == 0:
+        raise BadFile("an empty file")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # Only the header is read here, so the limit below is what protects from decompression bombs.
@@ -66,9 +100,13 @@ def _decode(path: Path) -> Image.Image:
             width, height = opened.size
             if width * height > _MOST_PIXELS:
                 raise BadFile(f"{width}x{height} pixels; at most {_MOST_PIXELS // 1_000_000} million are decoded")
-            opened.load()
-            picture = ImageOps.exif_transpose(opened)
-            return _as_rgb(picture)
+            yield opened
+
+
+def _decode(path: Path, within: Path) -> Image.Image:
+    with _opened(path, within) as opened:
+        opened.load()
+        return _as_rgb(ImageOps.exif_transpose(opened))
 
 
 def _as_rgb(picture: Image.Image) -> Image.Image:

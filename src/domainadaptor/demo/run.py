@@ -78,7 +78,7 @@ def run_demo(device: torch.device, batch_size: int, seed: int, progress: Progres
         seed: Of training; the digits and their styles are always the same.
         progress: Called with what is being done, `amount_of_work` times.
     """
-    with _two_threads():
+    with _one_thread():
         return _run(device, batch_size, seed, progress)
 
 
@@ -108,10 +108,10 @@ def sample_images(style: str, count: int) -> Tensor:
 
 
 @contextmanager
-def _two_threads() -> Iterator[None]:
-    """Sums depend on how many threads share them: the same number everywhere gives the same numbers everywhere."""
+def _one_thread() -> Iterator[None]:
+    """Sums depend on how many threads share them, and threads wait for each other on a busy machine."""
     held = torch.get_num_threads()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     try:
         yield
     finally:

@@ -70,12 +70,8 @@ def classes_in(weights: Mapping[str, Tensor], network: nn.Module, classes: int) 
 
 
 def _read_pickled(path: Path) -> object:
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            if any(name.endswith("constants.pkl") or "/code/" in name for name in archive.namelist()):
-                raise BadFile(
-                    f"{str(path)!r} is a TorchScript or exported program, which can run code; {_SAVE_TENSORS}"
-                )
+    if _is_program(path):
+        raise BadFile(f"{str(path)!r} is a TorchScript or exported program, which can run code; {_SAVE_TENSORS}")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -84,6 +80,15 @@ def _read_pickled(path: Path) -> object:
         ) from error
     except Exception as error:
         raise BadFile(f"{str(path)!r} is not a torch file, or is damaged ({type(error).__name__}: {error})") from error
+
+
+def _is_program(path: Path) -> bool:
+    """Whether it is a TorchScript or exported archive; a damaged one is for the reader to refuse."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("constants.pkl") or "/code/" in name for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return False
 
 
 _SAVE_TENSORS = "save network.state_dict() with safetensors or torch.save instead"
@@ -101,7 +106,9 @@ def _state_dict(loaded: object, path: Path) -> dict[str, Tensor]:
 
 
 def _is_state_dict(value: object) -> bool:
-    return isinstance(value, dict) and bool(value) and all(isinstance(t, Tensor) for t in value.values())
+    if not isinstance(value, dict) or not value:
+        return False
+    return all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in value.items())
 
 
 def _without_prefix(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -128,6 +135,9 @@ def _shape_message(
 
 
 def _check_values(weights: Mapping[str, Tensor], path: Path) -> None:
+    odd = [key for key, t in weights.items() if t.is_meta or t.is_quantized or t.layout != torch.strided]
+    if odd:
+        raise BadFile(f"{str(path)!r}: expected ordinary tensors; without values, quantized or sparse: {_listed(odd)}")
     broken = [key for key, t in weights.items() if t.is_floating_point() and not bool(torch.isfinite(t).all())]
     if broken:
         raise BadFile(

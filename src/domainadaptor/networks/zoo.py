@@ -1,7 +1,8 @@
 """Torchvision and timm classifiers by name, with the preprocessing that belongs to each."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import timm
@@ -12,9 +13,10 @@ from timm.data import resolve_data_config
 from torch import Tensor, nn
 from torchvision import transforms
 
-from domainadaptor.errors import BadOption
+from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.options import suggestion
 
+_MOST_PIXELS = 50_000_000
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -27,23 +29,27 @@ class Preprocessing:
     mean: tuple[float, ...] = _IMAGENET_MEAN
     std: tuple[float, ...] = _IMAGENET_STD
     interpolation: str = "bilinear"
+    squash: bool = False  # both sides are resized, without regard to the image's shape
 
     def at(self, size: int) -> "Preprocessing":
         """The same for another input size, with the same share of the image kept."""
-        return Preprocessing(size, round(self.resize * size / self.size), self.mean, self.std, self.interpolation)
+        return replace(self, size=size, resize=round(self.resize * size / self.size))
 
     def sentence(self) -> str:
         """The same in words."""
         numbers = [" ".join(f"{value:g}" for value in values) for values in (self.mean, self.std)]
+        sides = "both sides" if self.squash else "shorter side"
         return (
-            f"shorter side to {self.resize} ({self.interpolation}), center crop {self.size}, "
+            f"{sides} to {self.resize} ({self.interpolation}), center crop {self.size}, "
             f"mean {numbers[0]}, deviation {numbers[1]}"
         )
 
     def transform(self) -> Callable[[Image.Image], Tensor]:
         """A function from an RGB image to a (3, size, size) tensor."""
+        side = (self.resize, self.resize) if self.squash else self.resize
         steps = [
-            transforms.Resize(self.resize, transforms.InterpolationMode(self.interpolation)),
+            partial(_checked_shape, self),
+            transforms.Resize(side, transforms.InterpolationMode(self.interpolation)),
             transforms.CenterCrop(self.size),
             transforms.ToTensor(),
             transforms.Normalize(self.mean, self.std),
@@ -85,6 +91,14 @@ def blueprint(name: str) -> Blueprint:
     raise BadOption(f"unknown network {name!r}; {_nearest(rest, known)}")
 
 
+def _checked_shape(preprocessing: Preprocessing, picture: Image.Image) -> Image.Image:
+    """Resizing the shorter side of a very long image would fill the memory."""
+    long, short = max(picture.size), min(picture.size)
+    if not preprocessing.squash and preprocessing.resize**2 * long / short > _MOST_PIXELS:
+        raise BadFile(f"{picture.width}x{picture.height} is too long and thin to be resized")
+    return picture
+
+
 def _nearest(name: str, known: list[str]) -> str:
     guess = suggestion(name, known).partition("available:")[0].strip()
     return f"{guess or 'nothing is near it'} ({len(known)} networks of torchvision and timm are known)"
@@ -108,11 +122,15 @@ def _from_torchvision(name: str) -> Blueprint:
 
 
 def _from_timm(name: str) -> Blueprint:
-    published = timm.get_pretrained_cfg(name)
+    try:
+        published = timm.get_pretrained_cfg(name, allow_unregistered=False)
+    except RuntimeError as error:
+        raise BadOption(f"timm knows no weights {name!r}: leave out what follows the dot") from error
     config = resolve_data_config(pretrained_cfg=published.to_dict() if published else {})
     size = config["input_size"][-1]
     resize = int(size / config["crop_pct"])
-    preprocessing = Preprocessing(size, resize, config["mean"], config["std"], config["interpolation"])
+    squash = config.get("crop_mode") == "squash"
+    preprocessing = Preprocessing(size, resize, config["mean"], config["std"], config["interpolation"], squash)
 
     def make(classes: int) -> nn.Module:
         return timm.create_model(name, pretrained=False, num_classes=classes)  # type: ignore[no-any-return]

@@ -33,6 +33,8 @@ CHOICES = (*RULES, *(f"{name}-reversed" for name in RULES))
 
 def check_alpha(alpha: object) -> None:
     """Refuses what is neither the name of a rule nor a weight."""
+    if isinstance(alpha, str) and alpha.replace(".", "", 1).isdigit():
+        raise BadOption(f"alpha={alpha!r} is text: expected the number {alpha}")
     if isinstance(alpha, str):
         check_choice("alpha", alpha, CHOICES)
     elif alpha is None:

@@ -3,7 +3,7 @@
 DomainAdaptor, ICCV 2023: AdaMixBN is the mixture, "statistics transformation" is the folding.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -56,7 +56,8 @@ class MixedNorm(nn.Module):
         self.reused = False
         self.folded: Use | None = None
         self.uses: list[Use] = []
-        self._take_over_hooks(source.layer)
+        self.used = True
+        self._trained = (source.layer,)  # in a tuple, so that it does not count as a part of this layer
 
     source_mean: Tensor
     source_var: Tensor
@@ -72,6 +73,7 @@ class MixedNorm(nn.Module):
         with torch.no_grad():
             self.scale.copy_(self.source_scale)
             self.shift.copy_(self.source_shift)
+        self.scale.grad = self.shift.grad = None
         self.folded = None
         self.uses = []
 
@@ -85,7 +87,9 @@ class MixedNorm(nn.Module):
             mean = mean - torch.where(scale == 0, 0.0, shift * (var + self.eps).sqrt() / scale)
         if "scale" not in self.learns:
             var = ((var + self.eps) / scale.square() - self.eps).clamp(min=0)
-        return {"running_mean": mean, "running_var": var, "weight": scale, "bias": shift}
+        values = {"running_mean": mean, "running_var": var, "weight": scale, "bias": shift}
+        # The kernel takes statistics in float32 beside images in less, and rounding them would change its output.
+        return values if self.native else {name: value.to(self.own_dtype) for name, value in values.items()}
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalizes a batch (N, C, ...)."""
@@ -166,6 +170,8 @@ class MixedNorm(nn.Module):
 
         The kernel divides by the biased deviation; with eps and scale reduced it divides by the unbiased one.
         """
+        if self.eps == 0:  # which the kernel refuses
+            return self._normalize_through_mixture(x, Moments(self.source_mean, self.source_var), 0.0)
         factor = unbiased_factor(count, self.variance)
         scale = self.scale / factor**0.5
         return F.batch_norm(x, None, None, scale, self.shift, training=True, eps=self.eps / factor)
@@ -181,11 +187,15 @@ class MixedNorm(nn.Module):
         y = (wide - mixed.mean.reshape(shape)) * scale.reshape(shape) + self.shift.reshape(shape)
         return y.to(x.dtype)
 
-    def _take_over_hooks(self, layer: nn.Module) -> None:
-        """Users' hooks on the trained layer go on firing."""
-        for name, hooks in vars(layer).items():
-            if "_hook" in name:
-                vars(self)[name] = hooks
+    def __getattr__(self, name: str) -> Any:
+        """What a forward or a hook may ask of a norm layer (weight, num_features) is the trained one's."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            trained = self.__dict__.get("_trained")
+            if not trained:
+                raise
+            return getattr(trained[0], name)
 
 
 def _value(trained: Tensor | None, absent: Tensor) -> Tensor:
