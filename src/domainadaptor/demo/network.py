@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 BATCH = 64
-_EPOCHS = 4
+_EPOCHS = 3
 _PEAK_LR = 4e-3
 
 
