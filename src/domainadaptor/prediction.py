@@ -63,6 +63,7 @@ def predict_folder(
     batch_size: int,
     seed: int,
     progress: Callable[[int, int], None],
+    leave_out: Path | None = None,
 ) -> FolderPrediction:
     """Predicts every image below a folder, in batches drawn by a seeded shuffle.
 
@@ -77,11 +78,13 @@ def predict_folder(
         batch_size: The most images that it sees at once; batches are of nearly the same size.
         seed: Of the shuffle.
         progress: Called after each file with how many are done and how many there are.
+        leave_out: A file that is not looked at.
 
     Raises:
         BadFile: The folder is missing, or holds no file.
     """
-    files = list_files(folder)
+    left_out = None if leave_out is None else leave_out.resolve()
+    files = [path for path in list_files(folder) if left_out is None or path.resolve() != left_out]
     if not files:
         raise BadFile(f"no files below {str(folder)!r}: expected images")
     names = [_printable(path.relative_to(folder)) for path in files]

@@ -191,7 +191,7 @@ def test_frozen_tensors_share_storage_and_wrapping_is_light():
     for module in (adaptor.source, adaptor._adaptive.network):
         for tensor in [*module.parameters(), *module.buffers()]:
             own[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
-    for kept in adaptor._adaptive.buffers._kept:
+    for kept in adaptor._adaptive.buffers._buffers:
         own[kept[3].data_ptr()] = kept[3].numel() * kept[3].element_size()
     added = sum(size for pointer, size in own.items() if pointer not in theirs)
     assert added < 0.05 * sum(t.numel() * t.element_size() for _, t in tensors(net))
@@ -434,6 +434,96 @@ def test_a_forward_that_writes_to_buffers_and_input_does_no_harm(images):
     adaptor(images[:0])
     assert float(net.calls) == float(net.total) == 0
     assert float(adaptor.state_dict()["calls"]) == float(adaptor.state_dict()["total"]) == 0
+
+
+class Normalizing(GoldenNet):
+    """Forwards that write to their own parameters, as heads with unit rows and clamped temperatures do."""
+
+    counted = True  # by autograd, which then refuses a second pass before the backward, as -aug makes one
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logit_scale = nn.Parameter(torch.tensor(9.0))
+
+    def forward(self, x):
+        with torch.no_grad():
+            (self.logit_scale if self.counted else self.logit_scale.data).clamp_(max=3.0)
+        self.fc.weight.data.div_(self.fc.weight.data.norm(dim=1, keepdim=True))
+        self.bn2.weight.data.clamp_(max=0.9)
+        return super().forward(x) * self.logit_scale
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_forward_that_writes_to_its_parameters_does_no_harm(method, images):
+    net = stir(Normalizing())
+    net.counted = method != "domainadaptor-aug"
+    before = fingerprint(net)
+    adaptor = da.adapt(net, method)
+    state = copy.deepcopy(adaptor.state_dict())
+    first = adaptor(images)
+    for _ in range(2):
+        assert torch.equal(adaptor(images), first)
+        assert_same(before, fingerprint(net))
+        assert all(torch.equal(value, state[name]) for name, value in adaptor.state_dict().items())
+    assert torch.equal(copy.deepcopy(adaptor)(images), first)
+    assert torch.equal(adaptor.unadapted(images), copy.deepcopy(net)(images))
+    assert adaptor.source.c1.weight.data_ptr() == net.c1.weight.data_ptr()
+    assert adaptor.source.fc.weight.data_ptr() != net.fc.weight.data_ptr()
+
+
+def test_a_failing_first_batch_leaves_written_parameters_alone(images, monkeypatch):
+    net = stir(Normalizing())
+    before = fingerprint(net)
+    adaptor = da.adapt(net, "domainadaptor-t")
+    with monkeypatch.context() as patched:
+        patched.setattr(GoldenNet, "forward", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            adaptor(images)
+    assert_same(before, fingerprint(net))
+    adaptor(images)
+    assert_same(before, fingerprint(net))
+
+
+class Keeping(GoldenNet):
+    """A forward that keeps its activations, in every place where a module can."""
+
+    def forward(self, x):
+        logits = super().forward(x)
+        self.last, self.seen = logits, [logits]
+        self.register_buffer("cache", logits.detach().mean(0))
+        return logits
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_forward_keeps_is_forgotten(method, images):
+    net = stir(Keeping())
+    adaptor = da.adapt(net, method)
+    names = list(adaptor.state_dict())
+    expected = adaptor(images)
+    assert list(adaptor.state_dict()) == names
+    for fresh in (copy.deepcopy(adaptor), adaptor.to(torch.float32)):
+        assert torch.equal(fresh(images), expected)
+    assert not hasattr(net, "last")
+
+
+def test_inside_a_parent_module(net, images):
+    before = fingerprint(net)
+    parent = nn.Sequential(da.adapt(net, "domainadaptor-t"), nn.Softmax(1))
+    state = {name: tensor + 0.01 for name, tensor in parent.state_dict().items()}
+    assert set(state) == {f"0.{name}" for name in net.state_dict()}
+    parent.load_state_dict(state)
+    assert_same(before, fingerprint(net))
+    net.load_state_dict({name.removeprefix("0."): tensor for name, tensor in state.items()})
+    assert torch.equal(parent(images), da.adapt(net, "domainadaptor-t")(images).softmax(1))
+
+
+def test_assigned_weights_are_not_shared_objects(net, images):
+    given = {name: nn.Parameter(t + 0.01) if t.is_floating_point() else t for name, t in net.state_dict().items()}
+    adaptor = da.adapt(net, "domainadaptor-t")
+    adaptor.load_state_dict(given, assign=True)
+    adaptor(images)
+    assert not {id(t) for t in given.values()} & {id(p) for p in adaptor.parameters()}
+    assert all(t.grad is None for t in given.values())
 
 
 def test_unadapted_is_the_source(net, images):

@@ -55,6 +55,24 @@ def test_a_folder_becomes_a_table(program, folder, tmp_path):
     assert (tmp_path / "out.csv").read_bytes() == first
 
 
+def test_the_table_of_an_earlier_run_is_no_image(program, folder):
+    for _ in range(2):
+        done = predict(program, folder, "--output", str(folder / "out.csv"), "--json")
+        assert json.loads(done.stdout)["skipped"] == 0
+
+
+def test_the_seed_reaches_the_method(program, folder, tmp_path):
+    tables = []
+    for seed in ("seed=0", "seed=1"):
+        predict(program, folder, "--method", "domainadaptor-aug", "--option", "lr=1", "--seed", "5", "--option", seed)
+        tables.append((tmp_path / "out.csv").read_bytes())
+    assert tables[0] != tables[1]
+    predict(program, folder, "--method", "domainadaptor-aug", "--option", "lr=1", "--seed", "5")
+    asked = (tmp_path / "out.csv").read_bytes()
+    predict(program, folder, "--method", "domainadaptor-aug", "--option", "lr=1", "--seed", "5", "--option", "seed=5")
+    assert (tmp_path / "out.csv").read_bytes() == asked
+
+
 def test_bad_images_are_listed_and_tell_by_the_exit_code(program, folder, tmp_path):
     (folder / "cat" / "broken.jpg").write_bytes(b"no image")
     (folder / "dog" / "notes.txt").write_text("hello")

@@ -77,7 +77,12 @@ def test_a_layer_with_its_own_forward_is_left_as_it_is_and_listed():
     assert torch.equal(adaptor(x), net(x))
 
 
-@pytest.mark.parametrize("how", ["instance forward", "parametrized", "pruned"])
+class Called(nn.BatchNorm2d):
+    def __call__(self, x):
+        return super().__call__(x) + 1
+
+
+@pytest.mark.parametrize("how", ["instance forward", "own call", "parametrized", "pruned"])
 def test_layers_that_compute_otherwise_are_left(how):
     net = stir(
         nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.BatchNorm2d(6), nn.Flatten(), nn.Linear(6 * 36, 4))
@@ -85,6 +90,8 @@ def test_layers_that_compute_otherwise_are_left(how):
     layer = net[1]
     if how == "instance forward":
         layer.forward = lambda x: x + 1
+    elif how == "own call":
+        layer.__class__ = Called
     elif how == "parametrized":
 
         class Double(nn.Module):

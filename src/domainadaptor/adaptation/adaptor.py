@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from domainadaptor.adaptation.batch import checked_batch
 from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap
 from domainadaptor.adaptation.logits import OutputReader, finite, read_logits
+from domainadaptor.adaptation.snapshot import ParameterGuard
 from domainadaptor.adaptation.watch import Watch
 from domainadaptor.errors import AdaptationError, UnsupportedNetwork
 
@@ -51,11 +52,12 @@ class Adaptor(nn.Module, ABC):
         self.output: OutputReader | None = None
         self._watch = Watch(plain)
         self._requires_grad = {name: p.requires_grad for name, p in plain.named_parameters()}
-        self._writes_input = True
         self._lock = threading.Lock()
         self._busy: int | None = None
         self.source = linked_copy(plain).eval()
         self.training = False
+        self.register_load_state_dict_pre_hook(_take_own_tensors)
+        self.register_load_state_dict_post_hook(_rebuild_after_loading)
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -129,7 +131,7 @@ class Adaptor(nn.Module, ABC):
         with self._alone():
             fresh = independent_copy(self.source)
             result = fresh.load_state_dict(state_dict, strict=strict, assign=assign)
-            self._exchange(fresh)
+            self._exchange(linked_copy(fresh))  # assigned tensors may be someone's Parameter objects
             self._watch = Watch(None)
             return result
 
@@ -150,6 +152,7 @@ class Adaptor(nn.Module, ABC):
     def _rebuild(self) -> None:
         # Tensors made in inference mode could not take part in a backward pass.
         with torch.inference_mode(False):
+            self._guard = ParameterGuard(self.source)
             self._prepare()
 
     @contextmanager
@@ -172,10 +175,11 @@ class Adaptor(nn.Module, ABC):
             self._watch.check()
             images = checked_batch(images, self.source.parameters())
             self._forget()
-            try:
-                yield images
-            finally:
-                self._forget()
+            with self._guard.guarding():
+                try:
+                    yield images
+                finally:
+                    self._forget()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -190,11 +194,8 @@ class Adaptor(nn.Module, ABC):
                 self._busy = None
 
     def _run(self, network: nn.Module, images: Tensor) -> Tensor:
-        # A first layer that works in place would write to the user's images: found out on a copy.
-        given = images.clone() if self._writes_input else images
-        version = given._version
-        output = network(given)
-        self._writes_input = self._writes_input and given._version != version
+        # A first layer that works in place would write to the user's images.
+        output = network(images.clone())
         return read_logits(output, self.output, len(images))
 
     def _run_source(self, images: Tensor) -> Tensor:
@@ -218,6 +219,21 @@ class Adaptor(nn.Module, ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._lock = threading.Lock()
+
+
+def _take_own_tensors(adaptor: nn.Module, state_dict: dict[str, Any], prefix: str, *_: object) -> None:
+    """For a parent module that loads: the names are the plain network's, and its tensors are not to be written to."""
+    assert isinstance(adaptor, Adaptor)
+    adaptor.source = independent_copy(adaptor.source).eval()
+    for name in list(state_dict):
+        if name.startswith(prefix):
+            state_dict[f"{prefix}source.{name.removeprefix(prefix)}"] = state_dict.pop(name)
+
+
+def _rebuild_after_loading(adaptor: nn.Module, _: object) -> None:
+    assert isinstance(adaptor, Adaptor)
+    adaptor._watch = Watch(None)
+    adaptor._rebuild()
 
 
 def _write(layer: nn.Module, values: Mapping[str, Tensor]) -> None:

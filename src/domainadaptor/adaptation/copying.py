@@ -142,8 +142,8 @@ def _fill_cells(function: FunctionType, fresh: FunctionType, memo: dict[int, Any
 
 
 def _on_same_storage(p: nn.Parameter) -> nn.Parameter:
-    # Tensors made in inference mode cannot take part in a backward pass.
-    data = p.clone() if p.is_inference() else p.detach()
+    # Tensors made in inference mode cannot take part in a backward pass; .data has a count of writes of its own.
+    data = p.clone() if p.is_inference() else p.data
     return nn.Parameter(data, requires_grad=False)
 
 

@@ -52,12 +52,16 @@ def predict(
     place = find_device(device)
     names = read_classes(classes) if classes is not None else []
     built, count = build_network(plan, weights, names, seed)
-    adaptor = domainadaptor.adapt(built.to(place), method, **parse_options(option or []))
+    options = parse_options(option or [])
+    if "seed" in domainadaptor.options_of(method):
+        options.setdefault("seed", seed)
+    adaptor = domainadaptor.adapt(built.to(place), method, **options)
     preprocessing = plan.preprocessing if size is None else plan.preprocessing.at(size)
     with progress_bar(total=0) as bar:
         found = predict_folder(
             adaptor,
             images,
+            leave_out=output,  # the table of an earlier run
             classes=names or [str(k) for k in range(count)],
             transform=preprocessing.transform(),
             device=place,

@@ -70,7 +70,8 @@ def _look_at(name: str, module: nn.Module) -> SourceNorm | str | None:
     kind = type(module).__name__
     if parametrize.is_parametrized(module):
         return f"{kind} computes its tensors by a parametrization"
-    owner = None if "forward" in vars(module) else _owner_of_forward(type(module))
+    own_call = type(module).__call__ is not nn.Module.__call__
+    owner = None if own_call or "forward" in vars(module) else _owner_of_forward(type(module))
     known = None if owner is None else _KNOWN.get(f"{owner.__module__}.{owner.__qualname__}")
     if known is None:
         return f"{kind} has a forward of its own that is not known"
