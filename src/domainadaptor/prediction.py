@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.data.images import SUFFIXES, check_image, list_files, read_image
 from domainadaptor.errors import BadFile
+from domainadaptor.files import replacing
 
 _COLUMNS = ("file", "source_prediction", "source_confidence", "adapted_prediction", "adapted_confidence", "skipped")
 
@@ -120,17 +120,10 @@ def write_csv(prediction: FolderPrediction, path: Path) -> None:
     Raises:
         BadFile: It cannot be written there.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(_COLUMNS)
-            writer.writerows(_cells(row) for row in prediction.rows)
-        beside.replace(path)
-    except OSError as error:
-        raise BadFile(f"cannot write {str(path)!r}: {error.strerror or error}; choose another --output") from error
-    finally:
-        beside.unlink(missing_ok=True)
+    with replacing(path) as beside, beside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(_COLUMNS)
+        writer.writerows(_cells(row) for row in prediction.rows)
 
 
 def read_classes(path: Path) -> list[str]:

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 import typer
@@ -13,6 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from domainadaptor.errors import BadOption
+
+if TYPE_CHECKING:  # training takes seconds to import
+    from domainadaptor.training.fit import Moment
 
 out = Console()
 err = Console(stderr=True)
@@ -29,6 +33,9 @@ class Exit(IntEnum):
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps …; auto takes a GPU if there is one.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Images that are adapted to and predicted at once.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of everything random; the same seed gives the same numbers.")]
+Root = Annotated[
+    Path | None, typer.Option(help="The folder that holds the data; the variable DOMAINADAPTOR_DATA otherwise.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, for programs.")]
 
 
@@ -75,3 +82,35 @@ class Bar:
     def at(self, done: int, total: int) -> None:
         """So much is done, of so much."""
         self._progress.update(self._task, completed=done, total=total)
+
+
+@contextmanager
+def training_bar(what: str) -> Iterator["TrainingBar"]:
+    """A progress bar for training on a terminal's standard error, one line an epoch elsewhere."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        yield TrainingBar(progress, progress.add_task(what, total=None), what)
+
+
+class TrainingBar:
+    """Shows where a training run is."""
+
+    def __init__(self, progress: Progress, task: TaskID, what: str) -> None:
+        self._progress = progress
+        self._task = task
+        self._what = what
+
+    def moment(self, moment: "Moment") -> None:
+        """Loss, accuracy, images per second; the time left is the bar's."""
+        text = (
+            f"{self._what}: epoch {moment.epoch + 1}/{moment.epochs}, loss {moment.loss:.3f}, "
+            f"accuracy {moment.accuracy:.1f} %, {moment.images_per_second:.0f} images/s"
+        )
+        done, total = moment.epoch * moment.steps + moment.step, moment.epochs * moment.steps
+        self._progress.update(self._task, description=text, completed=done, total=total)
+        if moment.step == moment.steps and not err.is_terminal:
+            err.print(text, highlight=False, soft_wrap=True)
+
+    def preparing(self, what: str, done: int, total: int) -> None:
+        """Images that are decoded."""
+        self._progress.update(self._task, description=what, completed=done, total=total)

@@ -1,60 +1,19 @@
-"""Torchvision and timm classifiers by name, with the preprocessing that belongs to each."""
+"""Torchvision, timm and CIFAR classifiers by name, with the preprocessing that belongs to each."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import timm
 import torch
 import torchvision
-from PIL import Image
 from timm.data import resolve_data_config
-from torch import Tensor, nn
-from torchvision import transforms
+from torch import nn
 
-from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.data.preprocessing import Preprocessing, squashed
+from domainadaptor.errors import BadOption
+from domainadaptor.networks.cifar_resnet import DEPTHS, CifarResNet
 from domainadaptor.options import suggestion
-
-_MOST_PIXELS = 50_000_000
-_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-
-@dataclass(frozen=True)
-class Preprocessing:
-    """How an image becomes a network's input: resize the shorter side, crop the center, normalize."""
-
-    size: int
-    resize: int
-    mean: tuple[float, ...] = _IMAGENET_MEAN
-    std: tuple[float, ...] = _IMAGENET_STD
-    interpolation: str = "bilinear"
-    squash: bool = False  # both sides are resized, without regard to the image's shape
-
-    def at(self, size: int) -> "Preprocessing":
-        """The same for another input size, with the same share of the image kept."""
-        return replace(self, size=size, resize=round(self.resize * size / self.size))
-
-    def sentence(self) -> str:
-        """The same in words."""
-        numbers = [" ".join(f"{value:g}" for value in values) for values in (self.mean, self.std)]
-        sides = "both sides" if self.squash else "shorter side"
-        return (
-            f"{sides} to {self.resize} ({self.interpolation}), center crop {self.size}, "
-            f"mean {numbers[0]}, deviation {numbers[1]}"
-        )
-
-    def transform(self) -> Callable[[Image.Image], Tensor]:
-        """A function from an RGB image to a (3, size, size) tensor."""
-        side = (self.resize, self.resize) if self.squash else self.resize
-        steps = [
-            partial(_checked_shape, self),
-            transforms.Resize(side, transforms.InterpolationMode(self.interpolation)),
-            transforms.CenterCrop(self.size),
-            transforms.ToTensor(),
-            transforms.Normalize(self.mean, self.std),
-        ]
-        return transforms.Compose(steps)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -74,38 +33,41 @@ class Blueprint:
 
 
 def blueprint(name: str) -> Blueprint:
-    """The network of that name, from torchvision, or else timm; "timm:NAME" and "torchvision:NAME" say which.
+    """The network of that name, from torchvision, timm or the CIFAR ResNets; "timm:NAME" and so on say which.
 
     Raises:
         BadOption: There is none; the message has the nearest names.
     """
     library, _, rest = name.rpartition(":")
-    theirs = {"torchvision": _torchvision_names, "timm": timm.list_models}
+    theirs = {"torchvision": _torchvision_names, "timm": timm.list_models, "cifar": _cifar_names}
     if library and library not in theirs:
         raise BadOption(f"unknown library {library!r} in {name!r}; {suggestion(library, theirs)}")
-    if library != "timm" and rest in _torchvision_names():
+    if library in ("", "torchvision") and rest in _torchvision_names():
         return _from_torchvision(rest)
-    if library != "torchvision" and rest.partition(".")[0] in timm.list_models():
+    if library in ("", "cifar") and rest in _cifar_names():
+        return _for_cifar(rest)
+    if library in ("", "timm") and rest.partition(".")[0] in timm.list_models():
         return _from_timm(rest)
-    known = theirs[library]() if library else [*_torchvision_names(), *timm.list_models()]
+    known = theirs[library]() if library else [name for names in theirs.values() for name in names()]
     raise BadOption(f"unknown network {name!r}; {_nearest(rest, known)}")
-
-
-def _checked_shape(preprocessing: Preprocessing, picture: Image.Image) -> Image.Image:
-    """Resizing the shorter side of a very long image would fill the memory."""
-    long, short = max(picture.size), min(picture.size)
-    if not preprocessing.squash and preprocessing.resize**2 * long / short > _MOST_PIXELS:
-        raise BadFile(f"{picture.width}x{picture.height} is too long and thin to be resized")
-    return picture
 
 
 def _nearest(name: str, known: list[str]) -> str:
     guess = suggestion(name, known).partition("available:")[0].strip()
-    return f"{guess or 'nothing is near it'} ({len(known)} networks of torchvision and timm are known)"
+    return f"{guess or 'nothing is near it'} ({len(known)} networks of torchvision, timm and CIFAR are known)"
 
 
 def _torchvision_names() -> list[str]:
     return torchvision.models.list_models(module=torchvision.models)  # type: ignore[no-any-return]
+
+
+def _cifar_names() -> list[str]:
+    return [f"resnet{depth}" for depth in DEPTHS]
+
+
+def _for_cifar(name: str) -> Blueprint:
+    depth = int(name.removeprefix("resnet"))
+    return Blueprint(f"cifar:{name}", squashed(32), 10, lambda classes: CifarResNet(depth, classes))
 
 
 def _from_torchvision(name: str) -> Blueprint:

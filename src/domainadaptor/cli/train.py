@@ -1,0 +1,130 @@
+"""`domainadaptor train`: train networks on source domains, one for each domain that is left out."""
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from domainadaptor.cli.options import parse_options
+from domainadaptor.cli.terminal import Device, Json, Root, Seed, err, find_device, out, print_json, training_bar
+from domainadaptor.data.domains import DomainDataset
+from domainadaptor.data.pictures import cache_folder
+from domainadaptor.errors import BadOption
+
+
+def train(
+    dataset: Annotated[str, typer.Argument(help="pacs, vlcs, office-home, digits, folders …: see `data list`.")],
+    target: Annotated[
+        list[str] | None, typer.Option(help="The domain that is left out; may be repeated; all in turn otherwise.")
+    ] = None,
+    source: Annotated[
+        list[str] | None, typer.Option(help="Train on these domains alone, once; the others are targets.")
+    ] = None,
+    root: Root = None,
+    network: Annotated[str, typer.Option(help="A torchvision, timm or CIFAR network, as resnet18.")] = "resnet18",
+    weights: Annotated[
+        str, typer.Option(help="pretrained: published weights that are on this machine; none; or a file.")
+    ] = "pretrained",
+    algorithm: Annotated[str, typer.Option(help="erm, mldg, fsdcl, mvrml, arm …")] = "erm",
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the algorithm; may be repeated.")
+    ] = None,
+    task: Annotated[list[str] | None, typer.Option(help="A task beside ERM: rotation, jigsaw.")] = None,
+    select: Annotated[str, typer.Option(help="Which weights to keep: best, last or swad.")] = "best",
+    norm: Annotated[str, typer.Option(help="batch, or iabn (for NOTE).")] = "batch",
+    size: Annotated[int, typer.Option(min=1, help="Side of the images.")] = 224,
+    epochs: Annotated[int, typer.Option(min=1, help="How often all images are seen.")] = 30,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images per step, over all source domains.")] = 128,
+    lr: Annotated[float, typer.Option(help="Learning rate of the body; the head's is ten times that.")] = 1e-3,
+    head_lr: Annotated[float, typer.Option(help="The head's rate, as a multiple of --lr.")] = 10.0,
+    weight_decay: Annotated[float, typer.Option(help="Of all parameters.")] = 5e-4,
+    schedule: Annotated[str, typer.Option(help="step: a tenth after 80 % of the epochs; or cosine.")] = "step",
+    warmup: Annotated[float, typer.Option(help="Epochs of a rising rate.")] = 0.0,
+    head_bias: Annotated[bool, typer.Option(help="A head with a bias; the paper's has none.")] = False,
+    precision: Annotated[str, typer.Option(help="float32, or bfloat16 for mixed precision.")] = "float32",
+    seed: Seed = 0,
+    device: Device = "auto",
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for runs; they are found again there. Your cache otherwise.")
+    ] = None,
+    cache: Annotated[bool, typer.Option(help="Keep decoded images on disk.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Train a network on several domains, leaving one out in turn; the same command again goes on where it stopped."""
+    from domainadaptor.data.open import open_dataset
+    from domainadaptor.networks.zoo import blueprint
+    from domainadaptor.training.recipe import Recipe
+    from domainadaptor.training.run import Place, Watcher
+    from domainadaptor.training.run import train as run
+
+    opened = open_dataset(dataset, root)
+    options = parse_options(option or []) | ({"tasks": tuple(task)} if task else {})
+    recipe = Recipe(
+        opened.name, (), blueprint(network).name, weights, algorithm, options, select, norm, size, epochs, batch_size,
+        lr, head_lr, 0.9, weight_decay, schedule, warmup, head_bias, precision, seed,
+    )  # fmt: skip
+    base = output or cache_folder()
+    place = Place(find_device(device), root, base / "runs", cache_folder() / "images" if cache else None)
+    records = []
+    for sources, targets in _splits(opened, source or [], target or []):
+        with training_bar(f"without {', '.join(targets)}") as bar:
+            watcher = Watcher(bar.moment, bar.preparing)
+            record = run(replace(recipe, sources=sources), opened, targets, place, watcher, _command())
+        records.append(record)
+        if not as_json:
+            _show(record)
+    if as_json:
+        print_json(records)
+    else:
+        _show_all(records)
+
+
+def _splits(dataset: DomainDataset, sources: list[str], targets: list[str]) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Source domains and target domains of each run."""
+    for name in [*sources, *targets]:
+        dataset.domain(name)
+    both = sorted(set(sources) & set(targets))
+    if both:
+        raise BadOption(f"{both[0]!r} is both --source and --target; a target is never trained on")
+    if sources:
+        return [(tuple(sources), targets or [name for name in dataset.domains if name not in sources])]
+    if len(dataset.domains) < 2:
+        raise BadOption(
+            f"{dataset.name} has one domain only; say --source {next(iter(dataset.domains))} to train on it"
+        )
+    return [(tuple(dataset.others(name)), [name]) for name in targets or dataset.domains]
+
+
+def _command() -> str:
+    """What was typed, without paths of this machine."""
+    words = ["domainadaptor", *sys.argv[1:]]
+    for flag in ("--root", "--output"):
+        while flag in words:
+            at = words.index(flag)
+            del words[at : at + 2]
+    return shlex.join(words)
+
+
+def _show(record: dict[str, Any]) -> None:
+    targets = ", ".join(f"{name} {value:.1f} %" for name, value in record["target_accuracy"].items())
+    out.print(
+        f"source validation {record['source_validation']['accuracy']:.1f} %, target {targets}; "
+        f"{record['seconds'] / 60:.1f} min; {record['chosen']}",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    out.print(f"  {record['checkpoint']}", highlight=False, soft_wrap=True)
+    if record["skipped"]:
+        err.print(f"note: {len(record['skipped'])} files were skipped; the record lists them", highlight=False)
+
+
+def _show_all(records: list[dict[str, Any]]) -> None:
+    table = Table("left out", "source validation %", "target %", "minutes")
+    for record in records:
+        for name, value in record["target_accuracy"].items():
+            validation = f"{record['source_validation']['accuracy']:.1f}"
+            table.add_row(name, validation, f"{value:.1f}", f"{record['seconds'] / 60:.1f}")
+    out.print(table)

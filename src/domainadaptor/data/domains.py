@@ -1,0 +1,82 @@
+"""Labeled images in several domains: what a data set is to the rest of the library."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
+
+from PIL import Image
+
+from domainadaptor.errors import BadOption
+from domainadaptor.options import suggestion
+
+Part = Literal["train", "val", "test"]
+
+
+class Example(NamedTuple):
+    """One labeled image, by name; its domain's reader knows where it is."""
+
+    name: str  # unique in its domain
+    label: int
+    split: Literal["train", "val"]
+
+
+class Reader(Protocol):
+    """Reads the images of one domain; picklable, and safe to call from several threads."""
+
+    def __call__(self, name: str) -> Image.Image:
+        """The image as RGB; raises BadFile if it cannot be read."""
+
+    def stamp(self, name: str) -> str:
+        """Something that changes when the image does."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Where images come from: a style, a camera, a hospital."""
+
+    name: str
+    examples: tuple[Example, ...]
+    read: Reader
+    tested: Literal["all", "val"] = "all"  # what a network is tested on that never saw this domain
+
+    def part(self, part: Part) -> list[Example]:
+        """Its training images, its validation images, or those to test on when the domain was left out of training."""
+        wanted = self.tested if part == "test" else part
+        return [example for example in self.examples if wanted in ("all", example.split)]
+
+
+@dataclass(frozen=True)
+class DomainDataset:
+    """A classification task in several domains."""
+
+    name: str
+    classes: tuple[str, ...]
+    domains: Mapping[str, Domain]
+    splits: str  # where the split into training and validation images comes from, in words
+    skipped: Mapping[str, str] = field(default_factory=dict)  # file -> why it is no example
+
+    def domain(self, name: str) -> Domain:
+        """The domain of that name.
+
+        Raises:
+            BadOption: There is none.
+        """
+        if name not in self.domains:
+            raise BadOption(f"{self.name} has no domain {name!r}; {suggestion(name, self.domains)}")
+        return self.domains[name]
+
+    def others(self, name: str) -> list[str]:
+        """All domains but one."""
+        self.domain(name)
+        return [other for other in self.domains if other != name]
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Domain -> class -> how many images."""
+        return {name: _per_class(domain.examples, self.classes) for name, domain in self.domains.items()}
+
+
+def _per_class(examples: Iterable[Example], classes: tuple[str, ...]) -> dict[str, int]:
+    counted = [0] * len(classes)
+    for example in examples:
+        counted[example.label] += 1
+    return dict(zip(classes, counted, strict=True))

@@ -1,0 +1,110 @@
+"""Batches of images and labels: one per domain for training, in a seeded order for testing."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from domainadaptor.data.augment import augment
+from domainadaptor.data.domains import Part
+from domainadaptor.data.pictures import Pictures
+from domainadaptor.data.preprocessing import Preprocessing
+from domainadaptor.data.seeds import derived_seed
+from domainadaptor.errors import BadFile
+
+T = TypeVar("T")
+
+
+class DomainBatch(NamedTuple):
+    """Labeled images of one domain, as the network is to see them."""
+
+    images: Tensor  # (N, 3, H, W), normalized
+    labels: Tensor  # (N,)
+    domain: str
+
+
+class TrainingBatches:
+    """Augmented batches, one per domain and step; what a step sees follows from the seed, the epoch and the step alone.
+
+    Every domain gives the same number of images to a step; small ones come round more often.
+    """
+
+    def __init__(self, sources: Sequence[Pictures], preprocessing: Preprocessing, batch_size: int, seed: int) -> None:
+        self._sources = list(sources)
+        self._preprocessing = preprocessing
+        self._seed = seed
+        self._positions = [
+            [at for at, example in enumerate(s.domain.examples) if example.split == "train"] for s in self._sources
+        ]
+        empty = [s.domain.name for s, found in zip(self._sources, self._positions, strict=True) if not found]
+        if empty:
+            raise BadFile(f"domain {empty[0]!r} has no images to train on")
+        self._held: dict[tuple[int, int], np.ndarray] = {}
+        self._each = max(1, batch_size // len(self._sources))
+        self.steps = max(1, sum(map(len, self._positions)) // (self._each * len(self._sources)))
+
+    def epoch(self, epoch: int) -> Iterator[list[DomainBatch]]:
+        """The steps of one epoch, each a batch per domain."""
+        return ahead(self._step(epoch, step) for step in range(self.steps))
+
+    def _step(self, epoch: int, step: int) -> list[DomainBatch]:
+        return [self._batch(number, epoch, step) for number in range(len(self._sources))]
+
+    def _batch(self, number: int, epoch: int, step: int) -> DomainBatch:
+        source = self._sources[number]
+        first = (epoch * self.steps + step) * self._each
+        chosen = [self._at(number, place) for place in range(first, first + self._each)]
+        images, there = source.take(chosen)
+        if not there:
+            raise BadFile(f"none of {len(chosen)} images of {source.domain.name!r} can be read: {source.skipped}")
+        draw = torch.Generator().manual_seed(derived_seed(self._seed, number, epoch, step))
+        images = self._preprocessing.normalized(augment(images, self._preprocessing.size, draw))
+        labels = torch.tensor([source.domain.examples[at].label for at in there])
+        return DomainBatch(images, labels, source.domain.name)
+
+    def _at(self, number: int, place: int) -> int:
+        """The image at a place of the endless sequence of a domain: one shuffle after the other."""
+        positions = self._positions[number]
+        turn, offset = divmod(place, len(positions))
+        return positions[int(self._shuffled(number, turn)[offset])]
+
+    def _shuffled(self, number: int, turn: int) -> np.ndarray:
+        key = (number, turn)
+        if key not in self._held:
+            self._held = {k: v for k, v in self._held.items() if k[0] != number}
+            order = np.random.default_rng([self._seed, number, turn]).permutation(len(self._positions[number]))
+            self._held[key] = order
+        return self._held[key]
+
+
+def ordered_batches(
+    pictures: Pictures, preprocessing: Preprocessing, part: Part, batch_size: int, seed: int | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Images and labels of a part of a domain, shuffled by the seed, or in file order without one."""
+    examples = pictures.domain.examples
+    wanted = {example.name for example in pictures.domain.part(part)}
+    positions = [at for at, example in enumerate(examples) if example.name in wanted]
+    if seed is not None:
+        order = np.random.default_rng(seed).permutation(len(positions))
+        positions = [positions[at] for at in order]
+
+    def batch(chosen: list[int]) -> tuple[Tensor, Tensor]:
+        images, there = pictures.take(chosen)
+        return preprocessing.normalized(images), torch.tensor([examples[at].label for at in there])
+
+    chunks = (positions[start : start + batch_size] for start in range(0, len(positions), batch_size))
+    return (pair for pair in ahead(batch(chunk) for chunk in chunks) if len(pair[1]))
+
+
+def ahead(items: Iterable[T]) -> Iterator[T]:
+    """The same items, the next of which is made while the last is used."""
+    iterator = iter(items)
+    end = object()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        waiting = pool.submit(next, iterator, end)
+        while (item := waiting.result()) is not end:
+            waiting = pool.submit(next, iterator, end)
+            yield item  # type: ignore[misc]

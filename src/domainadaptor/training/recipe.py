@@ -1,0 +1,75 @@
+"""Recipe: everything that decides how a network is trained, and nothing else."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from domainadaptor import plugins
+from domainadaptor.options import check_choice, check_count, check_names, check_number
+from domainadaptor.training.algorithm import Algorithm, Settings
+from domainadaptor.training.selection import SELECTIONS
+
+ALGORITHMS = "domainadaptor.training.algorithms"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one network is trained."""
+
+    dataset: str
+    sources: tuple[str, ...]
+    network: str = "resnet18"
+    weights: str = "pretrained"  # "pretrained", "none", or the name of a file
+    algorithm: str = "erm"
+    options: dict[str, Any] = field(default_factory=dict)  # of the algorithm
+    select: str = "best"
+    norm: str = "batch"
+    size: int = 224
+    epochs: int = 30
+    batch_size: int = 128
+    lr: float = 1e-3
+    head_lr: float = 10.0
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    schedule: str = "step"
+    warmup: float = 0.0
+    head_bias: bool = False
+    precision: str = "float32"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("select", self.select, SELECTIONS)
+        check_choice("norm", self.norm, ("batch", "iabn"))
+        check_choice("schedule", self.schedule, ("step", "cosine"))
+        check_choice("precision", self.precision, ("float32", "bfloat16"))
+        check_number("lr", self.lr, low=0, above=True)
+        check_number("head_lr", self.head_lr, low=0)
+        check_number("momentum", self.momentum, low=0, high=1)
+        check_number("weight_decay", self.weight_decay, low=0)
+        check_number("warmup", self.warmup, low=0, high=max(self.epochs, 0))
+        for name in ("size", "epochs", "batch_size"):
+            check_count(name, getattr(self, name), low=1)
+        check_count("seed", self.seed, low=0)
+        check_names(plugins.find(ALGORITHMS, "algorithm", self.algorithm), self.algorithm, self.options)
+
+    def make(self, network: Any, classes: int) -> Algorithm:
+        """The algorithm for a network."""
+        settings = Settings(classes, self.lr, self.head_lr, self.momentum, self.weight_decay)
+        made = plugins.find(ALGORITHMS, "algorithm", self.algorithm)(network, settings, **self.options)
+        assert isinstance(made, Algorithm)
+        return made
+
+    def id(self) -> str:
+        """A short name that differs where anything in the recipe does."""
+        digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:10]
+        network = self.network.rpartition(":")[2]
+        tasks = "".join(f"+{task}" for task in self.options.get("tasks", ()))
+        how = f"{self.algorithm}{tasks}" + (f"-{self.select}" if self.select != "best" else "")
+        how += f"-{self.norm}" if self.norm != "batch" else ""
+        return f"{self.dataset}-{network}-{self.size}-{how}-on-{'+'.join(self.sources)}-seed{self.seed}-{digest}"
+
+
+def algorithms() -> dict[str, str]:
+    """Every training algorithm, name -> one sentence."""
+    return {name: plugins.sentence(function) for name, function in plugins.table(ALGORITHMS).items()}

@@ -1,0 +1,217 @@
+"""One training run, from a recipe and a data set to a checkpoint and a record of it."""
+
+import json
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import domainadaptor
+from domainadaptor.data.domains import DomainDataset, Part
+from domainadaptor.data.loaders import TrainingBatches, ordered_batches
+from domainadaptor.data.pictures import Pictures, Progress
+from domainadaptor.data.preprocessing import Preprocessing, squashed
+from domainadaptor.files import replacing
+from domainadaptor.networks.checkpoint import Card, Checkpoint, load_checkpoint, make_network, save_checkpoint
+from domainadaptor.networks.pretrained import load_body, pretrained
+from domainadaptor.networks.weights import read_weights
+from domainadaptor.networks.zoo import blueprint
+from domainadaptor.training.fit import Batches, Moment, Plan, fit, validate
+from domainadaptor.training.recipe import Recipe
+from domainadaptor.training.selection import make_selection
+
+_LARGER = 8 / 7  # the side of training images before they are cropped, to the network's: 256 / 224
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run works: device, data root, folders."""
+
+    device: torch.device
+    root: Path | None
+    runs: Path  # each run has a folder of its own below it
+    images: Path | None  # cache of decoded images; None decodes them each time
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Whom a run tells how it goes."""
+
+    moment: Callable[[Moment], None]
+    preparing: Progress
+
+
+def train(
+    recipe: Recipe, dataset: DomainDataset, targets: Sequence[str], place: Place, watcher: Watcher, command: str
+) -> dict[str, Any]:
+    """Trains, or finds what was trained before with the same recipe; returns the record, which lies beside the weights.
+
+    The target domains are looked at once, after the weights were chosen on the source domains, to report accuracy.
+
+    Args:
+        recipe: How.
+        dataset: The images.
+        targets: Domains to report accuracy on, that are no sources.
+        place: Where.
+        watcher: Whom to tell.
+        command: What was typed, for the record.
+    """
+    folder = place.runs / recipe.id()
+    folder.mkdir(parents=True, exist_ok=True)
+    preprocessing = _preprocessing(recipe)
+    record_path, weights_path = folder / "record.json", folder / "checkpoint.safetensors"
+    record: dict[str, Any] = {}
+    if record_path.is_file() and weights_path.is_file():
+        record = json.loads(record_path.read_text(encoding="utf-8"))
+    else:
+        record = _train(recipe, dataset, place, watcher, preprocessing, folder) | {"command": command}
+        _write(record_path, record)
+        (folder / "resume.pt").unlink(missing_ok=True)
+    missing = [target for target in targets if target not in record["target_accuracy"]]
+    if missing:
+        record["target_accuracy"] |= _target_accuracy(missing, dataset, place, watcher, preprocessing, weights_path)
+        _write(record_path, record)
+    return record | {"checkpoint": str(weights_path)}
+
+
+def _train(
+    recipe: Recipe, dataset: DomainDataset, place: Place, watcher: Watcher, preprocessing: Preprocessing, folder: Path
+) -> dict[str, Any]:
+    network, origin, note = _start_network(recipe, dataset, place)
+    algorithm = recipe.make(network, len(dataset.classes)).to(place.device).to(memory_format=torch.channels_last)
+    larger = squashed(round(recipe.size * _LARGER))
+    training = TrainingBatches(
+        [_pictures(dataset, source, larger, place, watcher) for source in recipe.sources],
+        preprocessing,
+        recipe.batch_size,
+        recipe.seed,
+    )
+    pictures = {source: _pictures(dataset, source, preprocessing, place, watcher) for source in recipe.sources}
+    validation = {source: _batches(p, preprocessing, "val") for source, p in pictures.items()}
+    plan = Plan(recipe.epochs, recipe.lr, recipe.schedule, recipe.warmup, recipe.precision)
+    begun = time.perf_counter()
+    outcome = fit(
+        algorithm,
+        training,
+        validation,
+        make_selection(recipe.select),
+        plan,
+        seed=recipe.seed,
+        device=place.device,
+        folder=folder,
+        progress=watcher.moment,
+    )
+    metrics = validate(algorithm.network, validation, place.device)
+    card = Card(
+        recipe.network,
+        dataset.classes,
+        preprocessing,
+        recipe.head_bias,
+        recipe.norm,
+        dataset.name,
+        dataset.splits,
+        recipe.sources,
+        recipe.seed,
+        asdict(recipe),
+        metrics,
+        tuple(algorithm.heads),
+        note,
+    )
+    heads = {name: head.state_dict() for name, head in algorithm.heads.items()}
+    save_checkpoint(folder / "checkpoint.safetensors", Checkpoint(card, algorithm.network.state_dict(), heads))
+    skipped = dict(dataset.skipped)
+    for source, held in pictures.items():
+        skipped |= {f"{source}/{name}": why for name, why in held.skipped.items()}
+    return {
+        "recipe": asdict(recipe),
+        "started_from": origin,
+        "note": note,
+        "splits": dataset.splits,
+        "images": {name: len(domain.examples) for name, domain in dataset.domains.items()},
+        "skipped": skipped,
+        "source_validation": metrics,
+        "target_accuracy": {},
+        "chosen": outcome["chosen"],
+        "seconds": sum(entry["seconds"] for entry in outcome["log"]),
+        "seconds_of_this_process": time.perf_counter() - begun,
+        "epochs": [
+            {k: v for k, v in entry.items() if k != "validation"} | {"validation": entry["validation"][-1]}
+            for entry in outcome["log"]
+        ],
+        "statistics_variance": outcome["statistics_variance"],
+        "environment": _environment(place.device),
+    }
+
+
+def _start_network(recipe: Recipe, dataset: DomainDataset, place: Place) -> tuple[nn.Module, str, str]:
+    """The network to train, where its weights come from, and what must be said of them."""
+    plan = blueprint(recipe.network)
+    network = make_network(
+        recipe.network, len(dataset.classes), head_bias=recipe.head_bias, norm=recipe.norm, seed=recipe.seed
+    )
+    if recipe.weights == "none":
+        return network, "random weights", ""
+    if recipe.weights == "pretrained":
+        found = pretrained(plan, place.root)
+        load_body(network, found.tensors, plan, found.origin)
+        return network, found.origin, found.note
+    path = Path(recipe.weights)
+    load_body(network, read_weights(path), plan, str(path))
+    return network, path.name, ""
+
+
+def _preprocessing(recipe: Recipe) -> Preprocessing:
+    """The paper's test pipeline at the recipe's size, with the mean and deviation that the network was trained with."""
+    own = blueprint(recipe.network).preprocessing
+    return replace(squashed(recipe.size, own.mean, own.std), interpolation=own.interpolation)
+
+
+def _pictures(
+    dataset: DomainDataset, domain: str, preprocessing: Preprocessing, place: Place, watcher: Watcher
+) -> Pictures:
+    pictures = Pictures(dataset.domain(domain), preprocessing)
+    if place.images is not None:
+        pictures.cache(place.images, watcher.preparing)
+    return pictures
+
+
+def _batches(pictures: Pictures, preprocessing: Preprocessing, part: Part) -> Batches:
+    return partial(ordered_batches, pictures, preprocessing, part, 128)
+
+
+def _target_accuracy(
+    targets: Sequence[str],
+    dataset: DomainDataset,
+    place: Place,
+    watcher: Watcher,
+    preprocessing: Preprocessing,
+    weights: Path,
+) -> Mapping[str, float]:
+    network = load_checkpoint(weights).build(weights).to(place.device).to(memory_format=torch.channels_last)
+    tested = {
+        target: _batches(_pictures(dataset, target, preprocessing, place, watcher), preprocessing, "test")
+        for target in targets
+    }
+    return validate(network, tested, place.device)["domains"]  # type: ignore[no-any-return]
+
+
+def _environment(device: torch.device) -> dict[str, Any]:
+    return {
+        "domainadaptor": domainadaptor.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+        "machine": platform.machine(),
+    }
+
+
+def _write(path: Path, record: Mapping[str, Any]) -> None:
+    with replacing(path) as beside:
+        beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
