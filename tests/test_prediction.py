@@ -89,7 +89,7 @@ def test_the_table_is_written_whole_or_not_at_all(folder, tmp_path):
     assert rows[-1]["file"] == "sub é/09.png"
     assert [r["skipped"] != "" for r in rows] == [bool(r.skipped) for r in found.rows]
     for place in (tmp_path / "none" / "out.csv", folder):
-        with pytest.raises(BadFile, match="choose another --output"):
+        with pytest.raises(BadFile, match="choose another place"):
             write_csv(found, place)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "out.csv"]
 

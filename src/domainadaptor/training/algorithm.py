@@ -39,7 +39,7 @@ class Algorithm(nn.Module, ABC):
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """Learns from one batch per domain; returns numbers for the log, "loss" and "accuracy" among them."""
 
-    def after_epoch(self, images: Iterable[Tensor]) -> None:  # noqa: B027
+    def after_epoch(self, images: Iterable[Tensor]) -> None:
         """Whatever an algorithm does between epochs; `images` are batches of the training images."""
 
     @property
