@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "norms": {"errors", "options"},
     "adaptation": {"errors", "options", "norms"},
     "recipes": {"errors", "options", "norms", "adaptation"},
-    "data": {"errors"},
+    "data": {"errors", "options"},
     "networks": {"errors", "options", "domainadaptor"},
     "prediction": {"errors", "adaptation", "data"},
     "demo": {"errors", "data", "domainadaptor"},
