@@ -1,1 +1,1 @@
-"""Images: from files, and the digits of the demo."""
+"""Images: from files, corrupted, and the digits of the demo."""
