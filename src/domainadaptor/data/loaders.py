@@ -29,10 +29,13 @@ class DomainBatch(NamedTuple):
 class TrainingBatches:
     """Augmented batches, one per domain and step; what a step sees follows from the seed, the epoch and the step alone.
 
-    Every domain gives the same number of images to a step; small ones come round more often.
+    Every domain gives the same number of images to a step; small ones come round more often. With `rounds` above 1 a
+    step has that many batches of each domain, one round after the other.
     """
 
-    def __init__(self, sources: Sequence[Pictures], preprocessing: Preprocessing, batch_size: int, seed: int) -> None:
+    def __init__(
+        self, sources: Sequence[Pictures], preprocessing: Preprocessing, batch_size: int, seed: int, rounds: int = 1
+    ) -> None:
         self._sources = list(sources)
         self._preprocessing = preprocessing
         self._seed = seed
@@ -44,23 +47,27 @@ class TrainingBatches:
             raise BadFile(f"domain {empty[0]!r} has no images to train on")
         self._held: dict[tuple[int, int], np.ndarray] = {}
         self._each = max(1, batch_size // len(self._sources))
-        self.steps = max(1, sum(map(len, self._positions)) // (self._each * len(self._sources)))
+        self._rounds = rounds
+        self.steps = max(1, sum(map(len, self._positions)) // (self._each * len(self._sources) * rounds))
 
     def epoch(self, epoch: int) -> Iterator[list[DomainBatch]]:
         """The steps of one epoch, each a batch per domain."""
         return ahead(self._step(epoch, step) for step in range(self.steps))
 
     def _step(self, epoch: int, step: int) -> list[DomainBatch]:
-        return [self._batch(number, epoch, step) for number in range(len(self._sources))]
+        first = (epoch * self.steps + step) * self._rounds
+        rounds = range(first, first + self._rounds)
+        return [self._batch(number, turn) for turn in rounds for number in range(len(self._sources))]
 
-    def _batch(self, number: int, epoch: int, step: int) -> DomainBatch:
+    def _batch(self, number: int, turn: int) -> DomainBatch:
+        """The batch of a domain in a round, counted from the beginning of training."""
         source = self._sources[number]
-        first = (epoch * self.steps + step) * self._each
+        first = turn * self._each
         chosen = [self._at(number, place) for place in range(first, first + self._each)]
         images, there = source.take(chosen)
         if not there:
             raise BadFile(f"none of {len(chosen)} images of {source.domain.name!r} can be read: {source.skipped}")
-        draw = torch.Generator().manual_seed(derived_seed(self._seed, number, epoch, step))
+        draw = torch.Generator().manual_seed(derived_seed(self._seed, number, turn))
         images = self._preprocessing.normalized(augment(images, self._preprocessing.size, draw))
         labels = torch.tensor([source.domain.examples[at].label for at in there])
         return DomainBatch(images, labels, source.domain.name)

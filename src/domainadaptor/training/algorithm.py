@@ -27,6 +27,8 @@ class Settings:
 class Algorithm(nn.Module, ABC):
     """Trains a network; a subclass writes `update`, and adds what it trains besides the network to `heads`."""
 
+    rounds = 1  # batches of each domain that an update takes
+
     def __init__(self, network: nn.Module, settings: Settings) -> None:
         super().__init__()
         self.network = network
@@ -39,8 +41,9 @@ class Algorithm(nn.Module, ABC):
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """Learns from one batch per domain; returns numbers for the log, "loss" and "accuracy" among them."""
 
-    def after_epoch(self, images: Iterable[Tensor]) -> None:
-        """Whatever an algorithm does between epochs; `images` are batches of the training images."""
+    def after_epoch(self, images: Iterable[Tensor], steps: int) -> None:
+        """Whatever an algorithm does between epochs; `images` are so many batches of the training images."""
+        return
 
     @property
     def optimizer(self) -> Optimizer:

@@ -106,7 +106,6 @@ def fit(
         log.append(
             _train_epoch(epoch, algorithm, training, validation, selection, plan, variance, seed, device, progress)
         )
-        algorithm.after_epoch(_images(training, epoch, device))
         state = {
             "algorithm": algorithm.resume_state(),
             "selection": selection.resume_state(),
@@ -161,6 +160,8 @@ def _train_epoch(
         speed = images / (time.perf_counter() - begun)
         mean = {name: total / (step + 1) for name, total in sums.items()}
         progress(Moment(epoch, plan.epochs, step + 1, training.steps, mean["loss"], mean.get("accuracy", 0.0), speed))
+        if step + 1 == training.steps:
+            algorithm.after_epoch(_images(training, epoch, device), training.steps)
         if _is_check(step, training.steps, selection.checks_per_epoch):
             checked = validate(algorithm.network, validation, device)
             done = epoch * training.steps + step + 1

@@ -91,6 +91,7 @@ def _train(
         preprocessing,
         recipe.batch_size,
         recipe.seed,
+        algorithm.rounds,
     )
     pictures = {source: _pictures(dataset, source, preprocessing, place, watcher) for source in recipe.sources}
     validation = {source: _batches(p, preprocessing, "val") for source, p in pictures.items()}

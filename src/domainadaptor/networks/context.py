@@ -1,0 +1,38 @@
+"""A network that sees, beside each image, a summary of its whole batch: ARM-CML's. Zhang et al., NeurIPS 2021."""
+
+import torch
+from torch import Tensor, nn
+
+from domainadaptor.errors import UnsupportedNetwork
+
+_HIDDEN = 64
+
+
+class ContextNetwork(nn.Module):
+    """Adds to the images the mean over the batch of what a small convolutional network makes of them."""
+
+    def __init__(self, network: nn.Module, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+        self.context = nn.Sequential(
+            *(nn.Conv2d(3, _HIDDEN, 5, padding=2), nn.BatchNorm2d(_HIDDEN), nn.ReLU()),
+            *(nn.Conv2d(_HIDDEN, _HIDDEN, 5, padding=2), nn.BatchNorm2d(_HIDDEN), nn.ReLU()),
+            nn.Conv2d(_HIDDEN, channels, 5, padding=2),
+        )
+        self.network = network
+        _widen(network, channels)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The network's logits; they depend on the batch that an image is in."""
+        summary = self.context(images).mean(0, keepdim=True).expand(len(images), -1, -1, -1)
+        return self.network(torch.cat([images, summary], dim=1))  # type: ignore[no-any-return]
+
+
+def _widen(network: nn.Module, channels: int) -> None:
+    """More input channels for the first convolution, whose new weights repeat those of red, green and blue."""
+    first = next((module for module in network.modules() if isinstance(module, nn.Conv2d)), None)
+    if first is None or first.in_channels != 3 or first.groups != 1:
+        raise UnsupportedNetwork("no first convolution on three channels was found, so no context can be added to it")
+    tiled = [first.weight[:, at % 3] for at in range(3 + channels)]
+    first.weight = nn.Parameter(torch.stack(tiled, dim=1).detach().clone())
+    first.in_channels += channels

@@ -1,0 +1,78 @@
+import pytest
+import torch
+
+from domainadaptor.networks.context import ContextNetwork
+from domainadaptor.training.algorithm import Settings
+from domainadaptor.training.algorithms.arm import arm
+from tests.training.algorithms import literal
+
+NORMS = [f"bn{at}.{part}" for at in (1, 2, 3) for part in ("weight", "bias")]
+
+
+def literal_loss(p, images):
+    h = literal_learned(p, literal.forward(p, images))
+    return (h**2).sum() ** 0.5
+
+
+def literal_learned(p, z):
+    for layer in (0, 2, 4):
+        z = (z @ p[f"layers.{layer}.weight"].T + p[f"layers.{layer}.bias"]).clamp(min=0)
+    return z @ p["layers.6.weight"].T + p["layers.6.bias"]
+
+
+@pytest.mark.parametrize("learns", ["norms", "all"])
+def test_the_outer_gradient_is_the_literal_one(learns):
+    net, batches = literal.network(), literal.domain_batches()
+    algorithm = arm(net, Settings(literal.CLASSES), learns=learns).double()
+    learned = algorithm.heads["learned_loss"]
+    p = literal.table(net)
+    q = {name: t.detach().clone().requires_grad_() for name, t in learned.named_parameters()}
+    losses = [
+        torch.nn.functional.cross_entropy(algorithm.adapted_logits(b.images), b.labels) for b in batches
+    ]
+    torch.stack(losses).mean().backward()
+
+    expected = []
+    for b in batches:
+        after = literal.descended(p, literal_loss({**p, **q}, b.images), NORMS if learns == "norms" else list(p), 0.1, True)
+        expected.append(literal.cross_entropy(literal.forward(after, b.images), b.labels))
+    torch.stack(expected).mean().backward()
+    for name, parameter in net.named_parameters():
+        torch.testing.assert_close(parameter.grad, p[name].grad, atol=1e-10, rtol=1e-7)
+    for name, parameter in learned.named_parameters():
+        torch.testing.assert_close(parameter.grad, q[name].grad, atol=1e-10, rtol=1e-7)
+        assert parameter.grad.norm() > 0
+
+
+def test_an_update_moves_the_network_and_the_learned_loss():
+    net, batches = literal.network(), literal.domain_batches()
+    algorithm = arm(net, Settings(literal.CLASSES, lr=0.1)).double()
+    before = {name: p.detach().clone() for name, p in algorithm.named_parameters()}
+    numbers = algorithm.update(batches, torch.Generator())
+    assert 0 <= numbers["accuracy"] <= 100
+    moved = [name for name, p in algorithm.named_parameters() if not torch.equal(p, before[name])]
+    assert any(name.startswith("heads") for name in moved)
+    assert any("c1" in name for name in moved)
+
+
+def test_the_bn_variant_normalizes_each_domain_by_itself():
+    net, batches = literal.network(), literal.domain_batches()
+    p = literal.table(net)
+    loss = arm(net, Settings(literal.CLASSES), variant="bn").update(batches, torch.Generator())["loss"]
+    alone = [literal.cross_entropy(literal.forward(p, b.images), b.labels) for b in batches]
+    assert loss == pytest.approx(float(sum(alone).detach() / 3), rel=1e-9)
+
+
+def test_the_context_is_the_mean_over_the_batch():
+    net, batches = literal.network(), literal.domain_batches()
+    algorithm = arm(net, Settings(literal.CLASSES), variant="cml", context=2).double()
+    assert isinstance(algorithm.network, ContextNetwork)
+    assert net.c1.weight.shape[1] == 5
+    assert torch.equal(net.c1.weight[:, 3:], net.c1.weight[:, :2])  # the new channels repeat red and green
+    algorithm.update(batches, torch.Generator())
+    algorithm.eval()
+    images = batches[0].images
+    summary = sum(algorithm.network.context(image[None]) for image in images) / len(images)
+    one = net(torch.cat([images[:1], summary], dim=1))
+    torch.testing.assert_close(algorithm.network(images)[:1], one)
+    assert not torch.allclose(algorithm.network(images)[:1], algorithm.network(images[:1]))

@@ -1,0 +1,62 @@
+import copy
+
+import torch
+
+from domainadaptor.training.algorithm import Settings
+from domainadaptor.training.algorithms.mvrml import mvrml
+from tests.training.algorithms import literal
+
+
+def test_the_update_is_the_literal_one():
+    """Trajectories on copies of the network, with an Adam that is carried over, then a step toward their mean."""
+    net = literal.network()
+    rounds = [literal.domain_batches(seed=at) for at in range(6)]
+    settings = Settings(literal.CLASSES, lr=0.5, weight_decay=0.01)
+    algorithm = mvrml(net, settings, trajectories=3, length=2, outer_lr=0.4, inner=0.02)
+    start = literal.table(net)
+    algorithm.update([b for batches in rounds for b in batches], torch.Generator().manual_seed(3))
+
+    draw = torch.Generator().manual_seed(3)
+    p = {name: t.detach().clone().requires_grad_() for name, t in start.items()}
+    adam = torch.optim.Adam(p.values(), lr=0.01, weight_decay=0.01)
+    ends = []
+    for trajectory in range(3):
+        with torch.no_grad():
+            for name in p:
+                p[name].copy_(start[name])
+        for step in range(2):
+            batches = rounds[2 * trajectory + step]
+            order = torch.randperm(3, generator=draw).tolist()
+            for part in (order[:2], order[2:]):
+                images = torch.cat([batches[at].images for at in part])
+                labels = torch.cat([batches[at].labels for at in part])
+                adam.zero_grad()
+                literal.cross_entropy(literal.forward(p, images), labels).backward()
+                adam.step()
+        ends.append({name: t.detach().clone() for name, t in p.items()})
+    for name, parameter in net.named_parameters():
+        mean = sum(end[name] for end in ends) / 3
+        expected = start[name].detach() - 0.4 * (start[name].detach() - mean)
+        torch.testing.assert_close(parameter.detach(), expected, atol=1e-9, rtol=1e-7)
+
+
+def test_statistics_are_estimated_anew_over_half_the_batches():
+    net = literal.network()
+    algorithm = mvrml(net, Settings(literal.CLASSES))
+    images = [b.images for b in literal.domain_batches(8)]
+    algorithm.after_epoch(iter(images), len(images))
+    means = [net.c1(x).mean((0, 2, 3)) for x in images[:4]]
+    torch.testing.assert_close(net.bn1.running_mean, sum(means) / 4)
+
+
+def test_it_goes_on_with_the_inner_optimizer():
+    batches = [b for at in range(9) for b in literal.domain_batches(seed=at)]
+    one = mvrml(literal.network(), Settings(literal.CLASSES, lr=0.1))
+    one.update(batches, torch.Generator().manual_seed(0))
+    state = copy.deepcopy(one.resume_state())
+    other = mvrml(literal.network(1), Settings(literal.CLASSES, lr=0.1))
+    other.resume(state)
+    for algorithm in (one, other):
+        algorithm.update(batches, torch.Generator().manual_seed(1))
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
