@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from domainadaptor.data.preprocessing import Preprocessing
 from domainadaptor.errors import BadFile
 from domainadaptor.files import replacing
+from domainadaptor.networks.context import ContextNetwork
 from domainadaptor.networks.heads import remove_head_bias
 from domainadaptor.networks.weights import fit_weights
 from domainadaptor.networks.zoo import blueprint
@@ -32,6 +33,7 @@ class Card:
     preprocessing: Preprocessing
     head_bias: bool = True
     norm: str = "batch"  # or "iabn"
+    context: int = 0  # channels that a context network adds to the images
     dataset: str = ""
     splits: str = ""
     sources: tuple[str, ...] = ()
@@ -58,6 +60,8 @@ class Checkpoint:
         """
         card = self.card
         network = make_network(card.network, len(card.classes), head_bias=card.head_bias, norm=card.norm)
+        if card.context:
+            network = ContextNetwork(network, card.context)
         fit_weights(network, self.tensors, where, card.classes)
         return network.eval()
 

@@ -19,6 +19,7 @@ from domainadaptor.data.pictures import Pictures, Progress
 from domainadaptor.data.preprocessing import Preprocessing, squashed
 from domainadaptor.files import replacing
 from domainadaptor.networks.checkpoint import Card, Checkpoint, load_checkpoint, make_network, save_checkpoint
+from domainadaptor.networks.context import ContextNetwork
 from domainadaptor.networks.pretrained import load_body, pretrained
 from domainadaptor.networks.weights import read_weights
 from domainadaptor.networks.zoo import blueprint
@@ -109,12 +110,15 @@ def _train(
         progress=watcher.moment,
     )
     metrics = validate(algorithm.network, validation, place.device)
+    trained = algorithm.network
+    context = trained.channels if isinstance(trained, ContextNetwork) else 0
     card = Card(
         recipe.network,
         dataset.classes,
         preprocessing,
         recipe.head_bias,
         recipe.norm,
+        context,
         dataset.name,
         dataset.splits,
         recipe.sources,

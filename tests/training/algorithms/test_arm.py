@@ -27,14 +27,14 @@ def test_the_outer_gradient_is_the_literal_one(learns):
     learned = algorithm.heads["learned_loss"]
     p = literal.table(net)
     q = {name: t.detach().clone().requires_grad_() for name, t in learned.named_parameters()}
-    losses = [
-        torch.nn.functional.cross_entropy(algorithm.adapted_logits(b.images), b.labels) for b in batches
-    ]
+    losses = [torch.nn.functional.cross_entropy(algorithm.adapted_logits(b.images), b.labels) for b in batches]
     torch.stack(losses).mean().backward()
 
     expected = []
     for b in batches:
-        after = literal.descended(p, literal_loss({**p, **q}, b.images), NORMS if learns == "norms" else list(p), 0.1, True)
+        after = literal.descended(
+            p, literal_loss({**p, **q}, b.images), NORMS if learns == "norms" else list(p), 0.1, True
+        )
         expected.append(literal.cross_entropy(literal.forward(after, b.images), b.labels))
     torch.stack(expected).mean().backward()
     for name, parameter in net.named_parameters():

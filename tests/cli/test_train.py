@@ -1,0 +1,138 @@
+"""Training from the command line, on small pictures of one's own."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from domainadaptor.networks.checkpoint import load_checkpoint
+
+SMALL = ["--network", "resnet20", "--weights", "none", "--size", "12", "--epochs", "2", "--batch-size", "16",
+         "--lr", "0.05", "--head-lr", "1", "--device", "cpu"]  # fmt: skip
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """Three domains with names of all kinds; one lacks a class, one has a broken file."""
+    monkeypatch.setenv("DOMAINADAPTOR_CACHE", str(tmp_path / "cache"))
+    base = tmp_path / "my pictures"
+    rng = np.random.default_rng(0)
+    for tint, domain in enumerate(["day light", "nacht", "été"]):
+        for at, kind in enumerate(["cat", "big dog", "鳥"]):
+            if domain == "nacht" and kind == "鳥":
+                continue
+            folder = base / domain / kind
+            folder.mkdir(parents=True)
+            for number in range(10):
+                pixels = rng.integers(0, 90, (14, 16, 3))
+                pixels[:: at + 1] += 60 + 30 * tint
+                Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number}.png")
+    (base / "nacht" / "cat" / "broken.jpg").write_bytes(b"no image")
+    return base
+
+
+def test_each_domain_is_left_out_in_turn(program, root, tmp_path):
+    done = program("train", "folders", "--root", root, *SMALL, "--json")
+    assert done.returncode == 0, done.stderr
+    records = json.loads(done.stdout)
+    assert [list(record["target_accuracy"]) for record in records] == [["day light"], ["nacht"], ["été"]]
+    first = records[0]
+    assert first["recipe"]["sources"] == ["nacht", "été"]
+    assert "nacht/cat/broken.jpg" in first["skipped"]
+    assert first["splits"].startswith("a tenth of each class")
+    assert str(tmp_path) not in json.dumps({k: v for k, v in first.items() if k != "checkpoint"})
+    saved = load_checkpoint(tmp_path / first["checkpoint"])
+    assert saved.card.classes == ("big dog", "cat", "鳥")
+    assert saved.card.preprocessing.size == 12
+    assert saved.card.sources == ("nacht", "été")
+    assert saved.card.metrics["accuracy"] == first["source_validation"]["accuracy"]
+    assert saved.build()(torch.zeros(2, 3, 12, 12)).shape == (2, 3)
+
+
+def test_the_same_command_finds_what_was_trained(program, root):
+    command = ["train", "folders", "--root", root, *SMALL, "--target", "nacht", "--json"]
+    first, second = (json.loads(program(*command).stdout)[0] for _ in range(2))
+    assert second == first
+    other = json.loads(program(*command[:-1], "--seed", "1", "--json").stdout)[0]
+    assert other["checkpoint"] != first["checkpoint"]
+
+
+def test_chosen_sources(program, root):
+    done = program("train", "folders", "--root", root, *SMALL, "--source", "été", "--json")
+    record = json.loads(done.stdout)[0]
+    assert record["recipe"]["sources"] == ["été"]
+    assert set(record["target_accuracy"]) == {"day light", "nacht"}
+
+
+def test_tasks_are_saved_with_the_network(program, root, tmp_path):
+    done = program("train", "folders", "--root", root, *SMALL, "--target", "nacht", "--task", "rotation", "--json")
+    saved = load_checkpoint(tmp_path / json.loads(done.stdout)[0]["checkpoint"])
+    assert saved.card.heads == ("rotation",)
+    assert saved.heads["rotation"]["head.weight"].shape == (4, 64)
+
+
+def test_networks_of_other_kinds_are_rebuilt(program, root, tmp_path):
+    for more in (["--norm", "iabn"], ["--algorithm", "arm", "--option", "variant=cml"], ["--head-bias"]):
+        done = program("train", "folders", "--root", root, *SMALL, "--target", "nacht", *more, "--json")
+        assert done.returncode == 0, done.stderr
+        record = json.loads(done.stdout)[0]
+        network = load_checkpoint(tmp_path / record["checkpoint"]).build()
+        assert network(torch.zeros(2, 3, 12, 12)).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["folders", "--target", "nact"], "did you mean 'nacht'"),
+        (["folders", "--source", "nacht", "--target", "nacht"], "never trained on"),
+        (["folder"], "did you mean 'folders'"),
+        (["folders", "--algorithm", "irm"], "did you mean 'erm'"),
+        (["folders", "--network", "resnet19"], "unknown network"),
+        (["folders", "--option", "beta=2"], "has no option 'beta'"),
+        (["folders", "--task", "jigsw"], "did you mean 'jigsaw'"),
+        (["pacs"], "art_painting"),
+    ],
+)
+def test_mistakes_are_explained(program, root, arguments, hint):
+    done = program("train", *SMALL, *arguments, "--root", root)
+    assert done.returncode == 1
+    assert hint in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_missing_published_weights_say_where_they_are_expected(program, root):
+    done = program("train", "folders", "--root", root, "--network", "resnet18", "--size", "32", "--epochs", "1")
+    assert done.returncode == 1
+    assert "resnet18.safetensors" in done.stderr
+    assert "--weights none" in done.stderr
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_it_ends_with_the_same_weights(root, tmp_path):
+    command = [sys.executable, "-m", "domainadaptor", "train", "folders", "--root", str(root), *SMALL,
+               "--epochs", "6", "--target", "nacht", "--select", "swad", "--json"]  # fmt: skip
+
+    def result(name):
+        done = subprocess.run([*command, "--output", str(tmp_path / name)], capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)[0]
+
+    whole = result("whole")
+    rng = random.Random(0)
+    for _ in range(5):
+        running = subprocess.Popen(
+            [*command, "--output", str(tmp_path / "killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(rng.uniform(6, 14))
+        os.kill(running.pid, signal.SIGKILL)
+        running.wait()
+    killed = result("killed")
+    one, other = (load_checkpoint(tmp_path / record["checkpoint"]).tensors for record in (whole, killed))
+    assert all(torch.equal(one[name], other[name]) for name in one)
