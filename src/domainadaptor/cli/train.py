@@ -64,9 +64,27 @@ def train(
     opened = open_dataset(dataset, root)
     options = parse_options(option or []) | ({"tasks": tuple(task)} if task else {})
     recipe = Recipe(
-        opened.name, (), blueprint(network).name, weights, algorithm, options, select, norm, size, epochs, batch_size,
-        lr, head_lr, 0.9, weight_decay, schedule, warmup, head_bias, precision, seed,
-    )  # fmt: skip
+        dataset=opened.name,
+        sources=(),
+        data=opened.fingerprint(),
+        network=blueprint(network).name,
+        weights=weights,
+        algorithm=algorithm,
+        options=options,
+        select=select,
+        norm=norm,
+        size=size,
+        epochs=epochs,
+        batch_size=batch_size,
+        lr=lr,
+        head_lr=head_lr,
+        weight_decay=weight_decay,
+        schedule=schedule,
+        warmup=warmup,
+        head_bias=head_bias,
+        precision=precision,
+        seed=seed,
+    )
     base = output or cache_folder()
     place = Place(find_device(device), root, base / "runs", cache_folder() / "images" if cache else None)
     records = []

@@ -1,5 +1,7 @@
 """Labeled images in several domains: what a data set is to the rest of the library."""
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
@@ -69,6 +71,13 @@ class DomainDataset:
         """All domains but one."""
         self.domain(name)
         return [other for other in self.domains if other != name]
+
+    def fingerprint(self) -> str:
+        """Differs where classes, domains, examples, labels or their split do; not where the same data lie elsewhere."""
+        digest = hashlib.sha256(json.dumps(self.classes).encode())
+        for domain in self.domains.values():
+            digest.update(json.dumps([domain.name, domain.tested, domain.examples]).encode())
+        return digest.hexdigest()[:12]
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Domain -> class -> how many images."""

@@ -19,6 +19,7 @@ class Recipe:
 
     dataset: str
     sources: tuple[str, ...]
+    data: str = ""  # the data set's fingerprint: other images make another run
     network: str = "resnet18"
     weights: str = "pretrained"  # "pretrained", "none", or the name of a file
     algorithm: str = "erm"

@@ -1,4 +1,4 @@
-"""MVRML: short trajectories from the same weights, and a step toward the mean of their ends. Zhang et al., ECCV 2022."""
+"""MVRML: short trajectories from the same weights, then a step toward their ends. Zhang et al., ECCV 2022."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
