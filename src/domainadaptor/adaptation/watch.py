@@ -15,9 +15,8 @@ _RUNNING = ("running_mean", "running_var", "num_batches_tracked")
 class Watch:
     """Remembers what a network holds; copies of a watch watch nothing, since their network is their own.
 
-    Every call compares a hash of all bits. It combines them by exclusive or, so swaps and pairs of equal changes need a
-    second sum, weighed by place, which is taken where autograd counted a write. Only such a pair that was also made
-    behind autograd's back, through `.data`, goes unnoticed.
+    Every call compares two sums: all bits by exclusive or, which notices the smallest change of a value, and the values
+    weighed by place, which notices what cancels in the first: swaps, and pairs of equal changes.
     """
 
     def __init__(self, network: nn.Module | None) -> None:
@@ -48,9 +47,9 @@ class Watch:
 class _Fingerprint(NamedTuple):
     shape: torch.Size
     dtype: torch.dtype
-    writes: tuple[int, int]  # where the values are, and how often autograd saw them written
-    bits: tuple[int, str]  # all of them by exclusive or, and the first value
+    bits: int
     by_place: float
+    size: float  # what rounding of that sum is measured by
 
 
 def _tensors(network: nn.Module) -> dict[str, Tensor]:
@@ -62,7 +61,8 @@ def _countable(tensor: Tensor) -> bool:
 
 
 def _fingerprint(tensor: Tensor) -> _Fingerprint:
-    return _Fingerprint(tensor.shape, tensor.dtype, _writes(tensor), _bits(tensor), _by_place(tensor))
+    size = float(_real(tensor).float().norm())
+    return _Fingerprint(tensor.shape, tensor.dtype, _bits(tensor), _by_place(tensor), size)
 
 
 def _differs(held: _Fingerprint, tensor: Tensor) -> bool:
@@ -74,22 +74,31 @@ def _differs(held: _Fingerprint, tensor: Tensor) -> bool:
         tensor = tensor.to(held.dtype)
     if _bits(tensor) != held.bits:
         return True
+    if not math.isfinite(held.by_place) or not math.isfinite(held.size):
+        return False
     # Sums differ in their last digits with the number of threads.
-    return held.writes != _writes(tensor) and not math.isclose(_by_place(tensor), held.by_place, rel_tol=1e-5)
+    return not math.isclose(_by_place(tensor), held.by_place, rel_tol=0, abs_tol=1e-5 * held.size)
 
 
-def _writes(tensor: Tensor) -> tuple[int, int]:
-    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
-
-
-def _bits(tensor: Tensor) -> tuple[int, str]:
-    real = _real(tensor)
-    return int(torch.hash_tensor(real).item()), str(real[(0,) * real.ndim].item())
+def _bits(tensor: Tensor) -> int:
+    return int(torch.hash_tensor(_real(tensor)).item())
 
 
 def _by_place(tensor: Tensor) -> float:
-    values = _real(tensor).reshape(-1).double().nan_to_num()
-    return float(values @ torch.linspace(1, 2, len(values), dtype=torch.float64, device=values.device))
+    values = _real(tensor).reshape(-1).float()
+    return float(values @ _weights(len(values), values.device))
+
+
+_drawn: dict[torch.device, Tensor] = {}
+
+
+def _weights(count: int, device: torch.device) -> Tensor:
+    """Drawn once, so that no two places weigh the same, and as many as the largest tensor needs."""
+    held = _drawn.get(device)
+    if held is None or len(held) < count:
+        draw = torch.Generator().manual_seed(0)
+        held = _drawn[device] = torch.rand(max(count, 1 << 16), generator=draw).add_(1).to(device)
+    return held[:count]
 
 
 def _real(tensor: Tensor) -> Tensor:
