@@ -85,20 +85,21 @@ class Bar:
 
 
 @contextmanager
-def training_bar(what: str) -> Iterator["TrainingBar"]:
+def training_bar(what: str, quiet: bool = False) -> Iterator["TrainingBar"]:
     """A progress bar for training on a terminal's standard error, one line an epoch elsewhere."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
-        yield TrainingBar(progress, progress.add_task(what, total=None), what)
+    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as progress:
+        yield TrainingBar(progress, progress.add_task(what, total=None), what, quiet)
 
 
 class TrainingBar:
     """Shows where a training run is."""
 
-    def __init__(self, progress: Progress, task: TaskID, what: str) -> None:
+    def __init__(self, progress: Progress, task: TaskID, what: str, quiet: bool) -> None:
         self._progress = progress
         self._task = task
         self._what = what
+        self._quiet = quiet
 
     def moment(self, moment: "Moment") -> None:
         """Loss, accuracy, images per second; the time left is the bar's."""
@@ -108,7 +109,7 @@ class TrainingBar:
         )
         done, total = moment.epoch * moment.steps + moment.step, moment.epochs * moment.steps
         self._progress.update(self._task, description=text, completed=done, total=total)
-        if moment.step == moment.steps and not err.is_terminal:
+        if moment.step == moment.steps and not err.is_terminal and not self._quiet:
             err.print(text, highlight=False, soft_wrap=True)
 
     def preparing(self, what: str, done: int, total: int) -> None:

@@ -60,6 +60,7 @@ def train(
     from domainadaptor.training.recipe import Recipe
     from domainadaptor.training.run import Place, Watcher
     from domainadaptor.training.run import train as run
+    from domainadaptor.training.workers import is_first, joined_by_torchrun
 
     opened = open_dataset(dataset, root)
     options = parse_options(option or []) | ({"tasks": tuple(task)} if task else {})
@@ -86,15 +87,18 @@ def train(
         seed=seed,
     )
     base = output or cache_folder()
-    place = Place(find_device(device), root, base / "runs", cache_folder() / "images" if cache else None)
     records = []
-    for sources, targets in _splits(opened, source or [], target or []):
-        with training_bar(f"without {', '.join(targets)}") as bar:
-            watcher = Watcher(bar.moment, bar.preparing)
-            record = run(replace(recipe, sources=sources), opened, targets, place, watcher, _command())
-        records.append(record)
-        if not as_json:
-            _show(record)
+    with joined_by_torchrun(find_device(device)) as own:
+        place = Place(own, root, base / "runs", cache_folder() / "images" if cache else None)
+        for sources, targets in _splits(opened, source or [], target or []):
+            with training_bar(f"without {', '.join(targets)}", quiet=not is_first()) as bar:
+                watcher = Watcher(bar.moment, bar.preparing)
+                record = run(replace(recipe, sources=sources), opened, targets, place, watcher, _command())
+            records.append(record)
+            if is_first() and not as_json:
+                _show(record)
+        if not is_first():
+            return
     if as_json:
         print_json(records)
     else:

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from domainadaptor.data.loaders import DomainBatch
 from domainadaptor.networks.heads import features_of, find_head
+from domainadaptor.training.workers import average_gradients
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Algorithm(nn.Module, ABC):
         """One step of the outer optimizer down a loss."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        average_gradients(self.parameters())
         self.optimizer.step()
 
     def resume_state(self) -> dict[str, Any]:

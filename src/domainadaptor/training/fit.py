@@ -17,6 +17,7 @@ from domainadaptor.data.seeds import derived_seed
 from domainadaptor.errors import AdaptationError, BadFile
 from domainadaptor.files import replacing
 from domainadaptor.networks.statistics import StatisticsVariance
+from domainadaptor.training import workers
 from domainadaptor.training.algorithm import Algorithm
 from domainadaptor.training.selection import Check, Selection
 
@@ -101,7 +102,8 @@ def fit(
         selection.resume(state["selection"])
         variance.resume(state["variance"])
         log = json.loads(state["log"])
-    _write_log(folder / "log.jsonl", log)
+    if workers.is_first():
+        _write_log(folder / "log.jsonl", log)
     for epoch in range(len(log), plan.epochs):
         log.append(
             _train_epoch(epoch, algorithm, training, validation, selection, plan, variance, seed, device, progress)
@@ -112,9 +114,10 @@ def fit(
             "variance": variance.resume_state(),
             "log": json.dumps(log),
         }
-        with replacing(folder / "resume.pt") as path:
-            torch.save(state, path)
-        _write_log(folder / "log.jsonl", log)
+        if workers.is_first():
+            with replacing(folder / "resume.pt") as path:
+                torch.save(state, path)
+            _write_log(folder / "log.jsonl", log)
     chosen, why = selection.chosen()
     algorithm.load_state_dict(chosen)
     selection.finish(algorithm.network, _images(training, 0, device))
@@ -163,6 +166,7 @@ def _train_epoch(
         if step + 1 == training.steps:
             algorithm.after_epoch(_images(training, epoch, device), training.steps)
         if _is_check(step, training.steps, selection.checks_per_epoch):
+            workers.average_statistics(algorithm.network)
             checked = validate(algorithm.network, validation, device)
             done = epoch * training.steps + step + 1
             selection.after_check(algorithm, Check(done, checked["accuracy"], checked["loss"]))
@@ -208,6 +212,7 @@ def _images(training: TrainingBatches, epoch: int, device: torch.device) -> Iter
 
 
 def _on(batch: DomainBatch, device: torch.device) -> DomainBatch:
+    batch = workers.share(batch)
     return batch._replace(images=batch.images.to(device), labels=batch.labels.to(device))
 
 

@@ -23,6 +23,7 @@ from domainadaptor.networks.context import ContextNetwork
 from domainadaptor.networks.pretrained import load_body, pretrained
 from domainadaptor.networks.weights import read_weights
 from domainadaptor.networks.zoo import blueprint
+from domainadaptor.training import workers
 from domainadaptor.training.fit import Batches, Moment, Plan, fit, validate
 from domainadaptor.training.recipe import Recipe
 from domainadaptor.training.selection import make_selection
@@ -73,6 +74,7 @@ def train(
     else:
         record = _train(recipe, dataset, place, watcher, preprocessing, folder) | {"command": command}
         _write(record_path, record)
+        workers.wait()
         (folder / "resume.pt").unlink(missing_ok=True)
     missing = [target for target in targets if target not in record["target_accuracy"]]
     if missing:
@@ -129,7 +131,8 @@ def _train(
         note,
     )
     heads = {name: head.state_dict() for name, head in algorithm.heads.items()}
-    save_checkpoint(folder / "checkpoint.safetensors", Checkpoint(card, algorithm.network.state_dict(), heads))
+    if workers.is_first():
+        save_checkpoint(folder / "checkpoint.safetensors", Checkpoint(card, trained.state_dict(), heads))
     skipped = dict(dataset.skipped)
     for source, held in pictures.items():
         skipped |= {f"{source}/{name}": why for name, why in held.skipped.items()}
@@ -213,10 +216,13 @@ def _environment(device: torch.device) -> dict[str, Any]:
         "python": platform.python_version(),
         "device": str(device),
         "threads": torch.get_num_threads(),
+        "processes": workers.count(),
         "machine": platform.machine(),
     }
 
 
 def _write(path: Path, record: Mapping[str, Any]) -> None:
+    if not workers.is_first():
+        return
     with replacing(path) as beside:
         beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

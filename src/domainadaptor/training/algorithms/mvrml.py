@@ -13,6 +13,7 @@ from domainadaptor.data.loaders import DomainBatch
 from domainadaptor.networks.statistics import reestimate
 from domainadaptor.options import check_count, check_number
 from domainadaptor.training.algorithm import Algorithm, Settings, accuracy, joined
+from domainadaptor.training.workers import average_gradients
 
 __all__ = ["mvrml"]
 
@@ -77,6 +78,7 @@ class MVRML(Algorithm):
             loss = F.cross_entropy(logits, labels)
             self._walker.zero_grad(set_to_none=True)
             loss.backward()
+            average_gradients(self.network.parameters())
             self._walker.step()
             losses.append(float(loss.detach()))
             right.append(accuracy(logits.detach(), labels))

@@ -1,0 +1,1 @@
+"""Tables and figures from records; nothing here runs a network."""
