@@ -56,7 +56,8 @@ def test_torchrun_trains_from_the_command_line(tmp_path):
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29611",
         "-m", "domainadaptor", "train", "digits", "--network", "resnet20", "--weights", "none", "--size", "20",
-        "--epochs", "2", "--batch-size", "60", "--lr", "0.05", "--head-lr", "1", "--target", "pen", "--device", "cpu", "--json",
+        "--epochs", "2", "--batch-size", "60", "--lr", "0.05", "--head-lr", "1", "--target", "pen", "--device", "cpu",
+        "--json",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
