@@ -62,8 +62,14 @@ class Recipe:
         return made
 
     def id(self) -> str:
-        """A short name that differs where anything in the recipe does."""
-        digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:10]
+        """A short name that differs where anything in the recipe does.
+
+        Defaults do not count, so that a later version with one more field finds the runs of an earlier one.
+        """
+        defaults = asdict(Recipe(self.dataset, self.sources))
+        chosen = {name: value for name, value in asdict(self).items() if value != defaults[name]}
+        text = json.dumps([self.dataset, self.sources, chosen], sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
         network = self.network.rpartition(":")[2]
         tasks = "".join(f"+{task}" for task in self.options.get("tasks", ()))
         how = f"{self.algorithm}{tasks}" + (f"-{self.select}" if self.select != "best" else "")
