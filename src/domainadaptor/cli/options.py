@@ -1,4 +1,4 @@
-"""Options of methods, written on the command line as name=value."""
+"""Options of methods and data sets, written on the command line as name=value."""
 
 from typing import Annotated, Any
 
@@ -11,8 +11,14 @@ MethodOptions = Annotated[
 ]
 
 
-def parse_options(pairs: list[str]) -> dict[str, Any]:
-    """Method options written as name=value.
+DataOptions = Annotated[
+    list[str] | None,
+    typer.Option("--data-option", metavar="NAME=VALUE", help="An option of the data set, as severity=3; repeatable."),
+]
+
+
+def parse_options(pairs: list[str], flag: str = "--option") -> dict[str, Any]:
+    """Options of a method, an algorithm or a data set, written as name=value.
 
     Raises:
         BadOption: A pair is not of that form.
@@ -21,7 +27,7 @@ def parse_options(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise BadOption(f"--option {pair!r}: expected name=value, as in --option lr=0.01")
+            raise BadOption(f"{flag} {pair!r}: expected name=value, as in {flag} seed=1")
         options[name.strip().replace("-", "_")] = _value(text.strip())
     return options
 

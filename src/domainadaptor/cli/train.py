@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from domainadaptor.cli.options import parse_options
+from domainadaptor.cli.options import DataOptions, parse_options
 from domainadaptor.cli.terminal import Device, Json, Root, Seed, err, find_device, out, print_json, training_bar
 from domainadaptor.data.domains import DomainDataset
 from domainadaptor.data.pictures import cache_folder
@@ -25,6 +25,7 @@ def train(
         list[str] | None, typer.Option(help="Train on these domains alone, once; the others are targets.")
     ] = None,
     root: Root = None,
+    data_option: DataOptions = None,
     network: Annotated[str, typer.Option(help="A torchvision, timm or CIFAR network, as resnet18.")] = "resnet18",
     weights: Annotated[
         str, typer.Option(help="pretrained: published weights that are on this machine; none; or a file.")
@@ -62,7 +63,7 @@ def train(
     from domainadaptor.training.run import train as run
     from domainadaptor.training.workers import is_first, joined_by_torchrun
 
-    opened = open_dataset(dataset, root)
+    opened = open_dataset(dataset, root, **parse_options(data_option or [], "--data-option"))
     options = parse_options(option or []) | ({"tasks": tuple(task)} if task else {})
     recipe = Recipe(
         dataset=opened.name,

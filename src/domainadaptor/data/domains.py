@@ -12,6 +12,7 @@ from domainadaptor.errors import BadOption
 from domainadaptor.options import suggestion
 
 Part = Literal["train", "val", "test"]
+Tested = Literal["all", "val", "test"]
 
 
 class Example(NamedTuple):
@@ -19,7 +20,7 @@ class Example(NamedTuple):
 
     name: str  # unique in its domain
     label: int
-    split: Literal["train", "val"]
+    split: Part  # "test": neither trained on nor used to choose weights
 
 
 class Reader(Protocol):
@@ -27,6 +28,9 @@ class Reader(Protocol):
 
     def __call__(self, name: str) -> Image.Image:
         """The image as RGB; raises BadFile if it cannot be read."""
+
+    def check(self, name: str) -> None:
+        """Looks at the image without decoding it; raises BadFile if that shows that it cannot be read."""
 
     def stamp(self, name: str) -> str:
         """Something that changes when the image does."""
@@ -39,7 +43,7 @@ class Domain:
     name: str
     examples: tuple[Example, ...]
     read: Reader
-    tested: Literal["all", "val"] = "all"  # what a network is tested on that never saw this domain
+    tested: Tested = "all"  # what a network is tested on that never saw this domain
 
     def part(self, part: Part) -> list[Example]:
         """Its training images, its validation images, or those to test on when the domain was left out of training."""

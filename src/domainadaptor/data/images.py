@@ -1,5 +1,6 @@
 """Image files as RGB pictures, or the reason why not."""
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,35 @@ _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _MOST_PIXELS = 100_000_000
 
 T = TypeVar("T")
+
+
+class _Quiet:
+    """Warnings of decoders ignored while any thread decodes.
+
+    Each thread on its own would put back what it found, which may be what another one had set.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._caught = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._caught = warnings.catch_warnings()
+                self._caught.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._caught.__exit__(None, None, None)
+
+
+_QUIET = _Quiet()
 
 
 def list_files(folder: Path) -> list[Path]:
@@ -93,14 +123,12 @@ def _opened(path: Path, within: Path) -> Iterator[Image.Image]:
         raise BadFile("not a regular file")
     if path.stat().st_size == 0:
         raise BadFile("an empty file")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        # Only the header is read here, so the limit below is what protects from decompression bombs.
-        with Image.open(path, formats=_FORMATS) as opened:
-            width, height = opened.size
-            if width * height > _MOST_PIXELS:
-                raise BadFile(f"{width}x{height} pixels; at most {_MOST_PIXELS // 1_000_000} million are decoded")
-            yield opened
+    # Only the header is read here, so the limit below is what protects from decompression bombs.
+    with _QUIET, Image.open(path, formats=_FORMATS) as opened:
+        width, height = opened.size
+        if width * height > _MOST_PIXELS:
+            raise BadFile(f"{width}x{height} pixels; at most {_MOST_PIXELS // 1_000_000} million are decoded")
+        yield opened
 
 
 def _decode(path: Path, within: Path) -> Image.Image:

@@ -44,7 +44,7 @@ class TrainingBatches:
         ]
         empty = [s.domain.name for s, found in zip(self._sources, self._positions, strict=True) if not found]
         if empty:
-            raise BadFile(f"domain {empty[0]!r} has no images to train on")
+            raise BadFile(f"domain {empty[0]!r} has no images to train on: they are all for validation or testing")
         self._held: dict[tuple[int, int], np.ndarray] = {}
         self._each = max(1, batch_size // len(self._sources))
         self._rounds = rounds

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from domainadaptor import plugins
 from domainadaptor.data.domains import DomainDataset
-from domainadaptor.options import check_names
+from domainadaptor.options import check_names, defaults_of
 
 _SETS = "domainadaptor.data.sets"
 
@@ -26,3 +26,12 @@ def open_dataset(name: str, root: Path | None = None, **options: object) -> Doma
 def datasets() -> dict[str, str]:
     """Every data set, name -> one sentence."""
     return {name: plugins.sentence(function) for name, function in plugins.table(_SETS).items()}
+
+
+def data_options(name: str) -> dict[str, object]:
+    """The options of a data set with their defaults.
+
+    Raises:
+        BadOption: There is no such data set.
+    """
+    return defaults_of(plugins.find(_SETS, "data set", name))

@@ -1,19 +1,22 @@
-"""Data sets as folders on disk: where they may lie, which classes they have, and what is said when they do not fit."""
+"""Data sets as folders on disk: domains, in them classes, in them images; with or without a published split."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from PIL import Image
 
-from domainadaptor.data.domains import Domain, DomainDataset
-from domainadaptor.data.images import SUFFIXES, list_files, read_image
-from domainadaptor.data.splits import check_labels, listed_split, seeded_sentence, seeded_split
+from domainadaptor.data.domains import Domain, DomainDataset, Example, Part, Tested
+from domainadaptor.data.images import SUFFIXES, check_image, read_image
+from domainadaptor.data.places import data_root as data_root
+from domainadaptor.data.places import find_folder, fold, folders_in, listing, some
+from domainadaptor.data.splits import check_labels, read_lists, seeded_sentence, seeded_split
 from domainadaptor.errors import BadFile
 from domainadaptor.options import suggestion
 
-ROOT_VARIABLE = "DOMAINADAPTOR_DATA"
+TESTING = "all images are for testing, none to train on"
 
 
 @dataclass(frozen=True)
@@ -27,63 +30,36 @@ class FileReader:
         path = (self.folder / name).resolve()
         return read_image(path, path.parent)
 
+    def check(self, name: str) -> None:
+        """Looks at the file's kind and header."""
+        path = (self.folder / name).resolve()
+        check_image(path, path.parent)
+
     def stamp(self, name: str) -> str:
         """Size and time of the last change."""
-        seen = os.stat(self.folder / name)
+        try:
+            seen = os.stat(self.folder / name)
+        except OSError:  # gone since it was listed: reading it will say so
+            return "gone"
         return f"{seen.st_size}-{seen.st_mtime_ns}"
 
 
-def data_root(root: Path | None) -> Path:
-    """The folder that was given, or that the variable names.
+@dataclass(frozen=True)
+class SplitFolders:
+    """A published split that is laid out as folders between a domain and its classes."""
 
-    Raises:
-        BadFile: There is none.
-    """
-    given = root or (Path(os.environ[ROOT_VARIABLE]) if os.environ.get(ROOT_VARIABLE) else None)
-    if given is None:
-        raise BadFile(f"where is the data? say --root FOLDER, or set the variable {ROOT_VARIABLE}")
-    if not given.is_dir():
-        raise BadFile(f"no folder at {str(given)!r}: --root (or {ROOT_VARIABLE}) is the folder that holds the data")
-    return given
+    parts: Mapping[str, Part]  # folder -> what its images are for
+    copies: tuple[str, ...] = ()  # folders that only repeat the others' images
+    tested: Tested = "all"
 
 
-def find_base(name: str, root: Path, places: Sequence[str], domains: Mapping[str, Sequence[str]]) -> Path:
-    """The folder that holds all domains: the root itself or one of the usual places below it.
+@dataclass(frozen=True)
+class _Found:
+    """What one domain's folder holds."""
 
-    Args:
-        name: Of the data set, for messages.
-        root: Where to look.
-        places: Folders below the root, as published or as known code bases have them; "" is the root itself.
-        domains: Domain -> the names that its folder may have.
-
-    Raises:
-        BadFile: No place has them all; the message says where it looked and what it found.
-    """
-    tried: list[tuple[Path, list[str]]] = []
-    for place in places:
-        base = root / place
-        if not base.is_dir():
-            continue
-        missing = [domain for domain, names in domains.items() if _folder(base, names) is None]
-        if not missing:
-            return base
-        tried.append((base, missing))
-    looked = ", ".join(repr(place or ".") for place in places)
-    best = min(tried, key=lambda entry: len(entry[1]), default=None)
-    found = "none of these folders exists"
-    if best is not None:
-        found = f"nearest is {str(best[0])!r}, which has {_listing(best[0])} and lacks {', '.join(best[1])}"
-    expected = "; ".join(f"{domain} ({' or '.join(names)})" for domain, names in domains.items())
-    raise BadFile(
-        f"no {name} below {str(root)!r}: looked in {looked}; {found}. Expected one folder a domain: {expected}"
-    )
-
-
-def domain_folder(base: Path, names: Sequence[str]) -> Path:
-    """The folder of a domain, under one of its names, whatever the case."""
-    found = _folder(base, names)
-    assert found is not None, "find_base has seen it"
-    return found
+    files: list[tuple[str, str, Part | None]]  # name, class, what for; None where nothing says so
+    skipped: dict[str, str]
+    classes: list[str]
 
 
 def read_tree(
@@ -91,48 +67,65 @@ def read_tree(
     domains: Mapping[str, Path],
     seed: int,
     classes: Sequence[str] | None = None,
+    *,
     aliases: Mapping[str, str] | None = None,
+    split: SplitFolders | None = None,
+    subset: bool = False,
 ) -> DomainDataset:
-    """Domains as folders of class folders, with a seeded split.
+    """Domains as folders of class folders, with the split that the folders show, or a seeded one.
 
     Args:
         name: Of the data set.
         domains: Domain -> its folder.
-        seed: Of the split.
+        seed: Of the split, where none is published.
         classes: The classes that are expected; None takes those that are there.
         aliases: Folder name -> class, for layouts that name them otherwise.
+        split: How a published split would be laid out.
+        subset: The classes are some of more: folders of others are passed over.
 
     Raises:
-        BadFile: A class is not known, or a domain has no image.
+        BadFile: A class is not known or is nowhere, a domain has no image, or a split is only partly there.
     """
-    folders = {domain: _class_folders(folder, aliases or {}) for domain, folder in domains.items()}
-    known = tuple(classes or sorted({kind for found in folders.values() for kind in found}))
-    _check_classes(name, domains, folders, known)
-    built: dict[str, Domain] = {}
-    skipped: dict[str, str] = {}
+    published = split if split and _is_split(name, domains, split) else None
+    naming = None if classes is None else _naming(classes, aliases or {})
+    found: dict[str, _Found] = {}
     for domain, folder in domains.items():
-        named = []
-        for kind, places in folders[domain].items():
-            for place in places:
-                for path in list_files(place):
-                    file = path.relative_to(folder).as_posix()
-                    if why := _unusable(path):
-                        skipped[f"{domain}/{file}"] = why
-                    else:
-                        named.append((file, known.index(kind)))
-        for stray in _strays(folder):
-            skipped[f"{domain}/{stray.name}"] = "not in a class folder"
-        if not named:
+        found[domain] = _read_domain(folder, published, naming, f"{name}, domain {domain}", subset)
+        if not found[domain].files:
             raise BadFile(
                 f"{name}: no images in domain {domain!r} ({str(folder)!r}); expected class folders with images "
-                f"({', '.join(sorted(SUFFIXES))}), found {_listing(folder)}"
+                f"({', '.join(sorted(SUFFIXES))}), found {listing(folder)}"
             )
-        built[domain] = Domain(domain, seeded_split(domain, named, seed), FileReader(folder))
-    return DomainDataset(name, known, built, seeded_sentence(seed), skipped)
+    known = tuple(classes) if classes is not None else _class_names(name, {d: f.classes for d, f in found.items()})
+    nowhere = [kind for kind in known if not any(kind in part.classes for part in found.values())]
+    if nowhere:
+        raise BadFile(
+            f"{name}: {len(nowhere)} of {len(known)} classes have no folder in any of {', '.join(domains)}: "
+            f"{some(nowhere)}; found {some(sorted({kind for part in found.values() for kind in part.classes}))}"
+        )
+    labels = {kind: label for label, kind in enumerate(known)}
+    built: dict[str, Domain] = {}
+    for domain, part in found.items():
+        named = [(file, labels[kind]) for file, kind, _ in part.files]
+        examples = (
+            tuple(sorted(Example(file, labels[kind], what) for file, kind, what in part.files if what))
+            if published
+            else seeded_split(domain, named, seed)
+        )
+        built[domain] = Domain(domain, examples, FileReader(domains[domain]), published.tested if published else "all")
+    skipped = {f"{domain}/{file}": why for domain, part in found.items() for file, why in sorted(part.skipped.items())}
+    sentence = f"the published folders {', '.join(published.parts)}" if published else seeded_sentence(seed)
+    return DomainDataset(name, known, built, sentence, skipped)
 
 
 def with_lists(
-    dataset: DomainDataset, lists: Mapping[str, Mapping[str, str]], beside: Sequence[Path], first_label: int
+    dataset: DomainDataset,
+    lists: Mapping[str, Mapping[str, str]],
+    beside: Sequence[Path],
+    first_label: int,
+    *,
+    subset: bool = False,
+    tested: Tested = "all",
 ) -> DomainDataset:
     """The same data set with its published split, where the lists lie beside the images; as it is where they do not.
 
@@ -141,6 +134,8 @@ def with_lists(
         lists: Domain -> "train" and "val" -> file name; names in it begin with the domain's folder.
         beside: Folders in which the lists may be.
         first_label: The label of the first class in the lists: 0 or 1.
+        subset: The lists name some of the images on purpose: the others are not reported.
+        tested: What a domain that was left out is tested on, by the lists.
 
     Raises:
         BadFile: Only some of the lists are there, or they do not fit the images.
@@ -152,20 +147,21 @@ def with_lists(
     absent = sorted(name for name in wanted if not (folder / name).is_file())
     if absent:
         raise BadFile(
-            f"{dataset.name}: split lists in {str(folder)!r} are incomplete, {', '.join(absent[:4])} missing; "
+            f"{dataset.name}: split lists in {str(folder)!r} are incomplete, {some(absent)} missing; "
             "complete them, or move them away for a seeded split"
         )
     domains: dict[str, Domain] = {}
     skipped = dict(dataset.skipped)
     for name, domain in dataset.domains.items():
-        listed = listed_split({split: folder / file for split, file in lists[name].items()}, first_label)
-        check_labels(listed, len(dataset.classes), f"{dataset.name}, lists of {name}")
+        listed = read_lists({part: folder / file for part, file in lists[name].items()}, first_label)
+        check_labels(listed.examples, len(dataset.classes), f"{dataset.name}, lists of {name}")
         there = {example.name: example.label for example in domain.examples}
         examples = []
-        for example in listed:
+        for example in listed.examples:
             file = example.name.partition("/")[2]
             if file not in there:
-                skipped[f"{name}/{file}"] = "in the published list, but not on disk"
+                # What the folder already explained, as an empty file, keeps its reason.
+                skipped.setdefault(f"{name}/{file}", "in the published list, but not on disk")
             elif there[file] != example.label:
                 raise BadFile(
                     f"{dataset.name}: {example.name} is {dataset.classes[example.label]} in the list and "
@@ -173,57 +169,149 @@ def with_lists(
                 )
             else:
                 examples.append(example._replace(name=file))
-        unlisted = set(there) - {example.name for example in examples}
-        skipped |= {f"{name}/{file}": "on disk, but in no published list" for file in sorted(unlisted)}
-        domains[name] = replace(domain, examples=tuple(sorted(examples)))
+        if not examples:
+            raise BadFile(
+                f"{dataset.name}: none of {len(listed.examples)} images in the lists of {name} is on disk, as "
+                f"{some([example.name for example in listed.examples[:2]])}; the folder has {some(sorted(there)[:2])}"
+            )
+        if not subset:
+            unlisted = there.keys() - {example.name for example in examples}
+            skipped |= {f"{name}/{file}": "on disk, but in no published list" for file in sorted(unlisted)}
+        for file in listed.twice:
+            skipped[f"{name}/{file.partition('/')[2]}"] = "in both published lists: trained on, but not validated with"
+        domains[name] = replace(domain, examples=tuple(sorted(examples)), tested=tested)
     return replace(dataset, domains=domains, splits="the published lists", skipped=skipped)
 
 
-def _check_classes(
-    name: str, domains: Mapping[str, Path], folders: Mapping[str, Mapping[str, object]], known: Sequence[str]
-) -> None:
-    for domain, found in folders.items():
-        for kind in found:
-            if kind not in known:
-                raise BadFile(
-                    f"{name}: {str(domains[domain] / kind)!r} is not a class of it; {suggestion(kind, known)}; "
-                    "is it another data set? --root with the set `folders` reads any classes"
-                )
-    nowhere = [kind for kind in known if not any(kind in found for found in folders.values())]
-    if nowhere:
-        raise BadFile(f"{name}: no folder for the classes {', '.join(nowhere[:8])} in any domain of {list(domains)}")
+def for_testing(dataset: DomainDataset) -> DomainDataset:
+    """The same images, none of which is to be trained on."""
+    domains = {
+        name: replace(domain, examples=tuple(example._replace(split="test") for example in domain.examples))
+        for name, domain in dataset.domains.items()
+    }
+    return replace(dataset, domains=domains, splits=TESTING)
 
 
-def _class_folders(folder: Path, aliases: Mapping[str, str]) -> dict[str, list[Path]]:
-    """Class -> its folders; several where a published split is laid out as folders."""
-    found: dict[str, list[Path]] = {}
-    for entry in sorted(folder.iterdir()):
-        if entry.is_dir() and not entry.name.startswith("."):
-            found.setdefault(aliases.get(entry.name.lower(), entry.name), []).append(entry)
+def _is_split(name: str, domains: Mapping[str, Path], split: SplitFolders) -> bool:
+    """Whether the domains are laid out so; refuses those that only partly are."""
+    there = {d: [part for part in split.parts if find_folder(folder, [part])] for d, folder in domains.items()}
+    if not any(there.values()):
+        return False
+    for domain, parts in there.items():
+        if missing := [part for part in split.parts if part not in parts]:
+            raise BadFile(
+                f"{name}: domain {domain!r} ({str(domains[domain])!r}) has {some(parts)} and lacks "
+                f"{', '.join(missing)}; expected the split folders {', '.join(split.parts)} in every domain, or in none"
+            )
+    return True
+
+
+def _read_domain(
+    folder: Path, split: SplitFolders | None, naming: Mapping[str, str] | None, where: str, subset: bool
+) -> _Found:
+    found = _Found([], {}, [])
+    if split is None:
+        _read_classes(folder, "", None, naming, where, subset, found)
+        return found
+    parts = {fold(name): part for name, part in split.parts.items()}
+    copies = {fold(name) for name in split.copies}
+    for entry in folders_in(folder):
+        if what := parts.get(fold(entry.name)):
+            _read_classes(entry, f"{entry.name}/", what, naming, where, subset, found)
+        else:
+            repeats = fold(entry.name) in copies
+            found.skipped[entry.name] = "repeats images of the other folders" if repeats else "no part of the split"
+    found.skipped.update(_strays(folder, ""))
     return found
 
 
-def _strays(folder: Path) -> Iterable[Path]:
-    return (p for p in sorted(folder.iterdir()) if p.is_file() and not p.name.startswith("."))
+def _read_classes(
+    folder: Path,
+    prefix: str,
+    what: Part | None,
+    naming: Mapping[str, str] | None,
+    where: str,
+    subset: bool,
+    found: _Found,
+) -> None:
+    """Adds what a folder of class folders holds."""
+    for entry in folders_in(folder):
+        kind = entry.name if naming is None else naming.get(fold(entry.name))
+        if kind is None and subset:
+            continue
+        if kind is None:
+            known = list(dict.fromkeys((naming or {}).values()))
+            raise BadFile(
+                f"{where}: {str(entry)!r} is none of its {len(known)} classes; {suggestion(entry.name, known)}. Is it "
+                "another data set? The set `folders` reads any classes"
+            )
+        found.classes.append(kind)
+        for file, why in _files(entry, f"{prefix}{entry.name}"):
+            if why:
+                found.skipped[file] = why
+            else:
+                found.files.append((file, kind, what))
+    found.skipped.update(_strays(folder, prefix))
 
 
-def _unusable(path: Path) -> str | None:
-    if path.name.startswith("."):
+def _files(folder: Path, name: str) -> Iterator[tuple[str, str | None]]:
+    """Every file below a class folder, and why it is no example; without a Path each, since there may be many."""
+    waiting = [(os.fspath(folder), name)]
+    while waiting:
+        current, before = waiting.pop()
+        try:
+            entries = list(os.scandir(current))
+        except OSError as error:
+            yield before, f"a folder that cannot be read ({error.strerror or error})"
+            continue
+        for entry in entries:
+            file = f"{before}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append((entry.path, file))
+            else:
+                yield file, _unusable(entry)
+
+
+def _unusable(entry: "os.DirEntry[str]") -> str | None:
+    if entry.name.startswith("."):
         return "a hidden file"
-    if path.is_dir():
+    if entry.is_dir():
         return "a link to a folder, which is not followed"
-    if path.suffix.lower() not in SUFFIXES:
+    if os.path.splitext(entry.name)[1].lower() not in SUFFIXES:
         return f"not named like an image ({', '.join(sorted(SUFFIXES))})"
-    if not path.is_file():
-        return "a broken link"
-    return "an empty file" if path.stat().st_size == 0 else None
+    if not entry.is_file():
+        return "a broken link" if entry.is_symlink() else "not a regular file"
+    try:
+        return "an empty file" if entry.stat().st_size == 0 else None
+    except OSError as error:
+        return f"cannot be looked at ({error.strerror or error})"
 
 
-def _folder(base: Path, names: Sequence[str]) -> Path | None:
-    wanted = {name.lower() for name in names}
-    return next((p for p in sorted(base.iterdir()) if p.is_dir() and p.name.lower() in wanted), None)
+def _strays(folder: Path, prefix: str) -> Iterable[tuple[str, str]]:
+    return [
+        (f"{prefix}{entry.name}", "not in a class folder")
+        for entry in os.scandir(folder)
+        if not entry.is_dir() and not entry.name.startswith(".")
+    ]
 
 
-def _listing(folder: Path) -> str:
-    names = sorted(entry.name for entry in folder.iterdir())
-    return (", ".join(names[:8]) or "nothing") + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+def _naming(classes: Sequence[str], aliases: Mapping[str, str]) -> dict[str, str]:
+    """Folded name -> class; the classes first, so that messages list them in their order."""
+    return {fold(kind): kind for kind in classes} | {fold(name): kind for name, kind in aliases.items()}
+
+
+def _class_names(name: str, classes: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """All classes of all domains; refuses two that seem to be one, written differently in two domains."""
+    union = sorted({kind for found in classes.values() for kind in found})
+    written: dict[str, list[str]] = {}
+    for kind in union:
+        written.setdefault(unicodedata.normalize("NFC", kind).casefold(), []).append(kind)
+    for kinds in written.values():
+        # One domain with both means them to be two, as A and a in handwriting.
+        if len(kinds) > 1 and not any(len(set(kinds) & set(found)) > 1 for found in classes.values()):
+            places = [next(d for d, found in classes.items() if kind in found) for kind in kinds]
+            raise BadFile(
+                f"{name}: the classes {kinds[0]!r} (in {places[0]}) and {kinds[1]!r} (in {places[1]}) differ only in "
+                "how they are written and would count as two; rename one"
+            )
+    return tuple(union)

@@ -3,28 +3,37 @@
 from pathlib import Path
 
 from domainadaptor.data.domains import DomainDataset
-from domainadaptor.data.tree import data_root, domain_folder, find_base, read_tree, with_lists
+from domainadaptor.data.places import data_root, find_domains
+from domainadaptor.data.tree import read_tree, with_lists
 
 __all__ = ["pacs"]
 
 _CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 _DOMAINS = {
-    "art_painting": ("art_painting", "art", "artpainting"),
+    "art_painting": ("art_painting", "art"),
     "cartoon": ("cartoon",),
     "photo": ("photo",),
     "sketch": ("sketch",),
 }
-# As published, as in DomainBed, as in Dassl, as the authors' README shows.
-_PLACES = ("", "pacs", "PACS", "kfold", "PACS/kfold", "pacs/kfold", "images", "pacs/images", "PACS/images", "pacs_data")
+# As in DomainBed, as the authors' README shows, as in Dassl, as published, as on Kaggle.
+_PLACES = (
+    "PACS", "PACS/kfold", "kfold", "PACS/images", "images", "PACS/Raw images/kfold", "Raw images/kfold", "pacs_data",
+    "pacs_data/pacs_data",
+)  # fmt: skip
+# Where the lists lie beside the images, in the same layouts.
+_LISTS = ("", "splits", "pacs_label", "pacs_split", "Train val splits and h5py files pre-read")
 
 
 def pacs(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
-    """PACS: four styles of the same seven things."""
-    base = find_base("PACS", data_root(root), _PLACES, _DOMAINS)
-    folders = {domain: domain_folder(base, names) for domain, names in _DOMAINS.items()}
+    """PACS: four styles of the same seven things.
+
+    Args:
+        root: The folder that holds it.
+        seed: Of the split into training and validation images, where the published lists are not there.
+    """
+    folders = find_domains("PACS", data_root(root), _PLACES, _DOMAINS, _CLASSES)
     found = read_tree("pacs", folders, seed, _CLASSES)
-    lists = {
-        domain: {"train": f"{domain}_train_kfold.txt", "val": f"{domain}_crossval_kfold.txt"} for domain in _DOMAINS
-    }
-    beside = (base, base.parent, *(place / more for place in (base, base.parent) for more in ("splits", "pacs_label")))
-    return with_lists(found, lists, beside, first_label=1)
+    lists = {d: {"train": f"{d}_train_kfold.txt", "val": f"{d}_crossval_kfold.txt"} for d in _DOMAINS}
+    base = folders["photo"].parent
+    above = (base, base.parent, base.parent.parent)
+    return with_lists(found, lists, [place / name for place in above for name in _LISTS], first_label=1)

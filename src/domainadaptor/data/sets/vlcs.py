@@ -1,0 +1,46 @@
+"""VLCS: photographs from four collections; 5 classes, 10,729 images. Torralba and Efros, CVPR 2011."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from domainadaptor.data.domains import DomainDataset
+from domainadaptor.data.places import data_root, find_domains
+from domainadaptor.data.tree import SplitFolders, read_tree
+from domainadaptor.errors import BadOption
+from domainadaptor.options import check_choice
+
+__all__ = ["vlcs"]
+
+_CLASSES = ("bird", "car", "chair", "dog", "person")
+_DOMAINS = {
+    "caltech": ("CALTECH", "Caltech101"),
+    "labelme": ("LABELME",),
+    "pascal": ("PASCAL", "VOC2007"),
+    "sun": ("SUN", "SUN09"),
+}
+_NUMBERS = {str(number): kind for number, kind in enumerate(_CLASSES)}
+# `full` holds the images of train and crossval a second time.
+_SPLIT = SplitFolders({"train": "train", "crossval": "val", "test": "test"}, copies=("full",))
+
+
+def vlcs(root: Path | None = None, *, seed: int = 0, tested: str = "all") -> DomainDataset:
+    """VLCS: five things in photographs from Caltech, LabelMe, PASCAL VOC and SUN.
+
+    The published folders train, crossval and test are used where they are there: images to train on, to validate with,
+    and neither.
+
+    Args:
+        root: The folder that holds it.
+        seed: Of the split into training and validation images, where the published folders are not there.
+        tested: What a domain that was left out is tested on: all of its images, as the paper's program does, or those
+            in its folder "test", as Dassl does.
+    """
+    check_choice("tested", tested, ("all", "test"))
+    folders = find_domains("VLCS", data_root(root), ("VLCS",), _DOMAINS, _CLASSES)
+    split = replace(_SPLIT, tested="test") if tested == "test" else _SPLIT
+    found = read_tree("vlcs", folders, seed, _CLASSES, aliases=_NUMBERS, split=split)
+    if tested == "all":
+        return found
+    if any(domain.tested != "test" for domain in found.domains.values()):
+        raise BadOption("tested='test': the published folders train, crossval and test are not there; use tested='all'")
+    return replace(found, name="vlcs-tested-on-test")
