@@ -18,4 +18,4 @@ runs() {
     done
 }
 
-runs | { grep -e "${1:-}" || true; } | xargs -P "${JOBS:-$(nproc)}" -I{} sh -c '{} > /dev/null && echo "done: {}" || echo "FAILED: {}"'
+runs | { grep -e "${1:-}" || true; } | xargs -P "${JOBS:-$(getconf _NPROCESSORS_ONLN)}" -I{} sh -c '{} > /dev/null && echo "done: {}" || echo "FAILED: {}"'
