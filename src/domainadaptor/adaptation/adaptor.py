@@ -15,6 +15,7 @@ from domainadaptor.adaptation.logits import OutputReader, finite, read_logits
 from domainadaptor.adaptation.snapshot import ParameterGuard
 from domainadaptor.adaptation.watch import Watch
 from domainadaptor.errors import AdaptationError, UnsupportedNetwork
+from domainadaptor.options import check_count
 
 
 class Adaptation(NamedTuple):
@@ -41,11 +42,19 @@ class Adaptor(nn.Module, ABC):
     """Learns from each unlabeled batch, then predicts it; the network that it was given is never changed.
 
     A subclass writes the abstract methods and calls `_rebuild` at the end of its `__init__`; locking, checking,
-    restoring and falling back are done here.
+    restoring and falling back are done here. One that remembers batches also writes `_memory`, `_recall` and `_settle`.
+
+    Args:
+        network: Any trained network that the method can adapt.
+        reset_every: After how many batches everything is forgotten; None never.
     """
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, *, reset_every: int | None = 1) -> None:
         super().__init__()
+        if reset_every is not None:
+            check_count("reset_every", reset_every, low=1)
+        self.reset_every = reset_every
+        self._batches = 0  # since everything was forgotten
         if isinstance(network, Adaptor):
             raise UnsupportedNetwork("this is an adaptor already; wrap the network that it was made from")
         plain = unwrap(network)
@@ -74,6 +83,23 @@ class Adaptor(nn.Module, ABC):
     @abstractmethod
     def _forget(self) -> None:
         """Goes back to the source network."""
+
+    def _memory(self) -> Any:
+        """A copy of all that was learned so far, for `_recall`."""
+        return None
+
+    def _recall(self, memory: Any) -> None:
+        """Goes back to what `_memory` gave; without memory, to the source."""
+        self._forget()
+
+    def _settle(self) -> None:
+        """Lets go of what only the last pass needed."""
+        if self.reset_every == 1:
+            self._forget()
+
+    def _learned(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """Layer -> tensor name -> value, of what was learned and is remembered."""
+        return {}
 
     @abstractmethod
     def layers(self) -> list[LayerReport]:
@@ -116,15 +142,22 @@ class Adaptor(nn.Module, ABC):
     def reset(self) -> None:
         """Forgets every batch: back to the source network."""
         with self._alone():
-            self._forget()
+            self._forget_all()
 
     def train(self, mode: bool = True) -> "Adaptor":
         """Does nothing: dropout and stochastic depth stay off, and norm layers have no modes here."""
         return self
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The source network's, which loads into the plain network."""
-        return self.source.state_dict(*args, **kwargs)
+        """The source network's, with what is remembered in its place; it loads into the plain network."""
+        state = self.source.state_dict(*args, **kwargs)
+        prefix = kwargs.get("prefix", args[1] if len(args) > 1 else "")
+        for layer, values in (self._learned() if self._batches else {}).items():
+            for name, value in values.items():
+                key = f"{prefix}{layer}.{name}" if layer else f"{prefix}{name}"
+                if key in state:
+                    state[key] = value.detach().to(state[key].dtype).clone()
+        return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Takes new source weights into tensors of its own; the network that was wrapped keeps its own."""
@@ -137,7 +170,11 @@ class Adaptor(nn.Module, ABC):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Adaptor":
         with self._alone():
+            held, batches = self._memory(), self._batches
             self._exchange(linked_copy(self.source)._apply(fn))
+            if batches:
+                self._recall(held)
+                self._batches = batches
         return self
 
     def _exchange(self, source: nn.Module) -> None:
@@ -153,6 +190,7 @@ class Adaptor(nn.Module, ABC):
         # Tensors made in inference mode could not take part in a backward pass.
         with torch.inference_mode(False):
             self._guard = ParameterGuard(self.source)
+            self._batches = 0
             self._prepare()
 
     @contextmanager
@@ -162,24 +200,44 @@ class Adaptor(nn.Module, ABC):
             if len(images) == 0:
                 yield self._empty(images)
                 return
-            result = self._learn(images)
-            if not result.fell_back and not finite(result.logits):
-                why = "the adapted logits are not finite (lr too large?)"
-                result = self._fall_back(images, result.before, result.alpha, why)
-            yield result
+            episodic = self.reset_every == 1
+            if episodic:
+                self._forget()
+            held = None if episodic else self._memory()
+            try:
+                result = self._learn(images)
+                if not result.fell_back and not finite(result.logits):
+                    why = "the adapted logits are not finite (lr too large?)"
+                    result = self._fall_back(images, result.before, result.alpha, why)
+                yield result
+                if result.fell_back:  # what misled it is not remembered
+                    self._recall(held)
+                self._count()
+            except BaseException:
+                self._recall(held)
+                raise
+
+    def _count(self) -> None:
+        """One more batch; everything is forgotten when their number is full."""
+        self._batches += 1
+        if self.reset_every is not None and self._batches >= self.reset_every:
+            self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._forget()
+        self._batches = 0
 
     @contextmanager
     def _checked(self, images: Tensor) -> Iterator[Tensor]:
-        """A batch that can be used, nobody else at work, and everything forgotten afterwards, whatever happens."""
+        """A batch that can be used, nobody else at work, and nothing of the pass left over, whatever happens."""
         with self._alone():
             self._watch.check()
             images = checked_batch(images, self.source.parameters())
-            self._forget()
             with self._guard.guarding():
                 try:
                     yield images
                 finally:
-                    self._forget()
+                    self._settle()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

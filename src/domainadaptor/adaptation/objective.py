@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,15 +20,22 @@ LOSSES = (*_PER_IMAGE, *_HEATED, "gem-aug")
 
 
 class Objective(ABC):
-    """An unsupervised loss of one batch."""
+    """An unsupervised loss of one batch; what it keeps from batch to batch is forgotten with everything else."""
 
     @abstractmethod
-    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
-        """The loss of the logits that `forward` gave for the images, a scalar in the graph."""
+    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
+        """The loss of the logits that `forward` gave for the images, a scalar in the graph; None: nothing to learn."""
 
     @abstractmethod
-    def restart(self) -> None:
-        """Begins a batch as if it were the first."""
+    def reset(self) -> None:
+        """Forgets all batches."""
+
+    def memory(self) -> Any:
+        """A copy of what it keeps from batch to batch."""
+        return None
+
+    def recall(self, memory: Any) -> None:  # noqa: B027
+        """Goes back to what `memory` gave."""
 
 
 class LogitLoss(Objective):
@@ -40,7 +48,7 @@ class LogitLoss(Objective):
         """The mean over the batch."""
         return self.per_image(logits).mean()
 
-    def restart(self) -> None:
+    def reset(self) -> None:
         """Keeps nothing."""
 
 
@@ -52,7 +60,7 @@ class ViewsLoss(Objective):
         self.scale = scale
         self.views = views
         self.seed = seed
-        self.restart()
+        self.reset()
 
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
         """The mean over the batch; each call draws new views."""
@@ -62,9 +70,17 @@ class ViewsLoss(Objective):
         heat = losses.temperature(logits, self.temperature, self.scale)
         return losses.gem_toward(target, logits, heat).mean()
 
-    def restart(self) -> None:
-        """Draws the same views for the same batch; on the CPU, so that every device draws the same."""
+    def reset(self) -> None:
+        """Draws the same views as at first; on the CPU, so that every device draws the same."""
         self._generator = torch.Generator("cpu").manual_seed(self.seed)
+
+    def memory(self) -> Tensor:
+        """Which views are next."""
+        return self._generator.get_state()
+
+    def recall(self, memory: Tensor) -> None:
+        """Goes back to those."""
+        self._generator.set_state(memory)
 
 
 def build_objective(loss: str, *, temperature: str | float, scale: float, views: int, seed: int) -> Objective:

@@ -33,11 +33,15 @@ class MixedNorm(nn.Module):
     """Normalizes with alpha * source + (1 - alpha) * batch statistics; has no train and eval modes.
 
     With `fold`, the first pass after `reset` moves the source statistics into scale and shift, and the layer goes on
-    with batch statistics alone. That leaves its output on this batch unchanged, and makes it fit to be fine-tuned.
+    with batch statistics alone. That leaves its output on this batch unchanged, and makes it fit to be fine-tuned. With
+    `running`, the mixture takes the place of the source statistics after each batch.
     """
 
-    def __init__(self, source: SourceNorm, *, alpha: str | float, fold: bool, variance: Variance) -> None:
+    def __init__(
+        self, source: SourceNorm, *, alpha: str | float, fold: bool, variance: Variance, running: bool = False
+    ) -> None:
         super().__init__()
+        self.running = running
         self.rule = alpha
         self.fold = fold
         self.variance: Variance = variance
@@ -68,11 +72,39 @@ class MixedNorm(nn.Module):
         """The scale and shift that the trained layer has; none for a layer that is used more than once."""
         return [] if self.reused else [getattr(self, name) for name in self.learns]
 
+    def settle(self) -> None:
+        """Ends a batch: what its passes measured is kept as running statistics, or let go."""
+        if self.running and self.uses:
+            with torch.no_grad():
+                self.source_mean.copy_(self.uses[-1].moments.mean)
+                self.source_var.copy_(self.uses[-1].moments.var)
+        self.uses = []
+
+    def memory(self) -> list[Tensor]:
+        """Copies of what it learned."""
+        return [t.detach().clone() for t in (self.scale, self.shift, self.source_mean, self.source_var)]
+
+    @torch.no_grad()
+    def recall(self, memory: list[Tensor]) -> None:
+        """Goes back to what `memory` gave."""
+        for tensor, value in zip((self.scale, self.shift, self.source_mean, self.source_var), memory, strict=True):
+            tensor.copy_(value)
+        self.scale.grad = self.shift.grad = None
+        self.uses = []
+
+    def learned(self) -> dict[str, Tensor]:
+        """What it remembers between batches, by the trained layer's names."""
+        values = {"weight": self.scale, "bias": self.shift}
+        return values | {"running_mean": self.source_mean, "running_var": self.source_var} if self.running else values
+
     def reset(self) -> None:
-        """Goes back to the source: scale, shift, and nothing folded."""
+        """Goes back to the source: statistics, scale, shift, and nothing folded."""
         with torch.no_grad():
             self.scale.copy_(self.source_scale)
             self.shift.copy_(self.source_shift)
+            if self.running:
+                self.source_mean.copy_(self._trained[0].running_mean)
+                self.source_var.copy_(self._trained[0].running_var)
         self.scale.grad = self.shift.grad = None
         self.folded = None
         self.uses = []
