@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from domainadaptor.cli.options import DataOptions, parse_options
+from domainadaptor.cli.options import DataOptions, parse_data_options
 from domainadaptor.cli.terminal import Exit, Json, Root, err, out, print_json, progress_bar
 from domainadaptor.data.contact_sheet import contact_sheet
 from domainadaptor.data.damage import damaged
@@ -54,7 +54,7 @@ def describe(
     """Show domains, classes, numbers of images, the split, and files that are skipped and why."""
     if output is not None and output.suffix.lower() != ".png":
         raise BadOption(f"--output {str(output)!r}: expected the name of a PNG file, as sheet.png")
-    options = parse_options(data_option or [], "--data-option")
+    options = parse_data_options(data_option)
     opened = open_dataset(dataset, root, **({} if seed is None else {"seed": seed}) | options)
     unreadable = _look(opened, decode)
     sheet = contact_sheet(opened) if output else None

@@ -17,7 +17,7 @@ DataOptions = Annotated[
 ]
 
 
-def parse_options(pairs: list[str], flag: str = "--option") -> dict[str, Any]:
+def parse_options(pairs: list[str], flag: str = "--option", example: str = "lr=0.01") -> dict[str, Any]:
     """Options of a method, an algorithm or a data set, written as name=value.
 
     Raises:
@@ -27,7 +27,7 @@ def parse_options(pairs: list[str], flag: str = "--option") -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise BadOption(f"{flag} {pair!r}: expected name=value, as in {flag} seed=1")
+            raise BadOption(f"{flag} {pair!r}: expected name=value, as in {flag} {example}")
         options[name.strip().replace("-", "_")] = _value(text.strip())
     return options
 
@@ -42,3 +42,12 @@ def _value(text: str) -> object:
         except ValueError:
             continue
     return text
+
+
+def parse_data_options(pairs: list[str] | None) -> dict[str, Any]:
+    """Options of a data set, written as name=value.
+
+    Raises:
+        BadOption: A pair is not of that form.
+    """
+    return parse_options(pairs or [], "--data-option", "severity=3")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from domainadaptor.cli.options import DataOptions, parse_options
+from domainadaptor.cli.options import DataOptions, parse_data_options, parse_options
 from domainadaptor.cli.terminal import Device, Json, Root, Seed, err, find_device, out, print_json, training_bar
 from domainadaptor.data.domains import DomainDataset
 from domainadaptor.data.pictures import cache_folder
@@ -63,7 +63,7 @@ def train(
     from domainadaptor.training.run import train as run
     from domainadaptor.training.workers import is_first, joined_by_torchrun
 
-    opened = open_dataset(dataset, root, **parse_options(data_option or [], "--data-option"))
+    opened = open_dataset(dataset, root, **parse_data_options(data_option))
     options = parse_options(option or []) | ({"tasks": tuple(task)} if task else {})
     recipe = Recipe(
         dataset=opened.name,

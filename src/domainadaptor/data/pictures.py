@@ -41,17 +41,17 @@ class Pictures:
             there = [at for at in positions if examples[at].name not in self.skipped]
             stacked = self._cached[np.asarray(there, dtype=np.int64)]
         else:
-            read = dict(self._read_all(positions))
-            there = list(read)
+            read = list(self._read_all(positions))  # an image may be asked for twice, where a domain is small
+            there = [at for at, _ in read]
             shape = (0, self.side, self.side, 3)
-            stacked = np.stack(list(read.values())) if read else np.empty(shape, np.uint8)
+            stacked = np.stack([image for _, image in read]) if read else np.empty(shape, np.uint8)
         return torch.from_numpy(stacked).permute(0, 3, 1, 2).contiguous().float().div_(255), there
 
     def cache(self, folder: Path, progress: Progress | None = None) -> None:
         """Decodes every image once, into a file below the folder that later runs find again.
 
         Raises:
-            BadFile: The folder cannot be written to.
+            BadFile: The folder cannot be written to, or what is there is damaged.
         """
         place = folder / self._key()
         if not (place / "index.json").is_file():
@@ -62,8 +62,11 @@ class Pictures:
                     f"cannot write the image cache {str(place)!r}: {error.strerror or error}; free some space, choose "
                     "another cache folder, or go without (--no-cache)"
                 ) from error
-        self.skipped = json.loads((place / "index.json").read_text(encoding="utf-8"))["skipped"]
-        self._cached = np.load(place / "pixels.npy", mmap_mode="r")
+        try:
+            self.skipped = json.loads((place / "index.json").read_text(encoding="utf-8"))["skipped"]
+            self._cached = np.load(place / "pixels.npy", mmap_mode="r")
+        except (OSError, ValueError, EOFError) as error:
+            raise BadFile(f"the image cache {str(place)!r} is damaged ({error}); delete this folder") from error
 
     def _build(self, place: Path, progress: Progress) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)

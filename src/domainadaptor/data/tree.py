@@ -10,7 +10,6 @@ from PIL import Image
 
 from domainadaptor.data.domains import Domain, DomainDataset, Example, Part, Tested
 from domainadaptor.data.images import SUFFIXES, check_image, read_image
-from domainadaptor.data.places import data_root as data_root
 from domainadaptor.data.places import find_folder, fold, folders_in, listing, some
 from domainadaptor.data.splits import check_labels, read_lists, seeded_sentence, seeded_split
 from domainadaptor.errors import BadFile

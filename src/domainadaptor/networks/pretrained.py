@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from domainadaptor.data.tree import data_root
+from domainadaptor.data.places import data_root
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.networks.weights import read_weights
 from domainadaptor.networks.zoo import Blueprint

@@ -1,0 +1,129 @@
+import json
+
+import pytest
+from PIL import Image
+
+from domainadaptor.data.open import datasets
+from tests.data.trees import plant
+
+# A line of a table, without the lines between its cells.
+
+
+def cells(text, first):
+    rows = [[cell.strip() for cell in line.strip("│┃ \n").replace("┃", "│").split("│")] for line in text.splitlines()]
+    return next(row[1:] for row in rows if row[0] == first)
+
+
+@pytest.fixture
+def own(tmp_path):
+    root = plant(tmp_path / "meine Bilder", "bei Nacht/[große] Katze", "bei Tag/[große] Katze", "bei Tag/犬", images=10)
+    (root / "bei Tag" / "犬" / "notes.txt").touch()
+    return root
+
+
+def test_list(program):
+    done = program("data", "list")
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in datasets())
+    assert "severity=5" in done.stdout
+    listed = json.loads(program("data", "list", "--json").stdout)
+    assert listed["cifar10-c"]["options"] == {"severity": 5, "seed": 0}
+    assert listed["vlcs"]["is"].startswith("VLCS")
+
+
+def test_every_data_set_is_described_and_takes_a_seed(program):
+    listed = json.loads(program("data", "list", "--json").stdout)
+    for name, entry in listed.items():
+        assert entry["is"].endswith("."), name
+        assert entry["options"]["seed"] == 0
+
+
+def test_describe(program, own):
+    done = program("data", "describe", "folders", "--root", own)
+    assert done.returncode == 0
+    assert "meine Bilder: 2 domains, 2 classes, 30 images" in done.stdout
+    assert cells(done.stdout, "class") == ["bei Nacht", "bei Tag", "all"]
+    assert cells(done.stdout, "[große] Katze") == ["10", "10", "20"]
+    assert cells(done.stdout, "犬") == ["0", "10", "10"]
+    assert cells(done.stdout, "all") == ["10", "20", "30"]
+    assert cells(done.stdout, "bei Tag") == ["18", "2", "0", "20"]
+    assert "Split: a tenth of each class of each domain for validation, drawn with seed 0." in done.stdout
+    assert "1 file skipped:\n  bei Tag/犬/notes.txt: not named like an image" in done.stderr
+    assert "seed 3" in program("data", "describe", "folders", "--root", own, "--seed", 3).stdout
+
+
+def test_describe_as_json(program, own, tmp_path):
+    done = program("data", "describe", "folders", "--root", own, "--json", "--output", tmp_path / "sheet.png")
+    found = json.loads(done.stdout)
+    assert found["classes"] == ["[große] Katze", "犬"]
+    assert found["domains"]["bei Tag"] == {
+        "images": 20,
+        "train": 18,
+        "val": 2,
+        "test": 0,
+        "tested": 20,
+        "classes": {"[große] Katze": 10, "犬": 10},
+    }
+    assert list(found["skipped"]) == ["bei Tag/犬/notes.txt"]
+    assert found["unreadable"] == {}
+    assert found["sheet"] == str(tmp_path / "sheet.png")
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert sheet.format == "PNG"
+    assert done.stderr == ""
+
+
+def test_damaged_images_are_listed_and_not_fatal(program, own, tmp_path):
+    folder = own / "bei Tag" / "犬"
+    for number in range(12):
+        (folder / f"bad{number:02d}.png").write_bytes(b"no image")
+    Image.new("RGB", (64, 64)).save(folder / "cut.png")
+    (folder / "cut.png").write_bytes((folder / "cut.png").read_bytes()[:60])
+    done = program("data", "describe", "folders", "--root", own, "--output", tmp_path / "sheet.png")
+    assert done.returncode == 3
+    assert "12 files cannot be read:\n  bei Tag/犬/bad00.png: not a readable image" in done.stderr
+    assert "bad09.png" in done.stderr
+    assert "bad10.png" not in done.stderr
+    assert "and 2 more; --json lists them all" in done.stderr
+    assert (tmp_path / "sheet.png").is_file()
+    whole = json.loads(program("data", "describe", "folders", "--root", own, "--decode", "--json").stdout)
+    assert len(whole["unreadable"]) == 13
+
+
+def test_options_of_the_data_set(program, tmp_path):
+    root = plant(tmp_path / "mine", "dog", "cat")
+    done = program(
+        "data", "describe", "corrupted", "--root", root, "--data-option", "severity=2", "--data-option", "size=16"
+    )
+    assert done.returncode == 0
+    assert "mine-corrupted-16px-2: 16 domains, 2 classes, 96 images" in done.stdout
+    assert cells(done.stdout, "class") == ["in each domain", "all"]
+    assert cells(done.stdout, "dog") == ["3", "48"]
+    assert "none to train on" in done.stdout
+    wrong = program("data", "describe", "corrupted", "--root", root, "--data-option", "severety=2")
+    assert wrong.returncode == 1
+    assert "did you mean 'severity'" in wrong.stderr
+    wrong = program("data", "describe", "corrupted", "--root", root, "--data-option", "severity")
+    assert "--data-option 'severity': expected name=value" in wrong.stderr
+    trained = program("train", "corrupted", "--root", root, "--data-option", "severity=9")
+    assert trained.returncode == 1
+    assert "severity=9" in trained.stderr
+
+
+def test_what_is_wrong_is_said(program, tmp_path):
+    for arguments, said in (
+        (("paks",), "did you mean 'pacs'"),
+        (("pacs", "--root", tmp_path), "no PACS in"),
+        (("digits", "--output", tmp_path / "sheet.jpg"), "expected the name of a PNG file"),
+    ):
+        done = program("data", "describe", *arguments)
+        assert done.returncode == 1
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_wide_set_fits_the_terminal(program, tmp_path):
+    root = plant(tmp_path / "wide", *(f"a domain with a long name {n}/dog" for n in range(9)), images=2)
+    plant(tmp_path / "wide", "other/cat")
+    done = program("data", "describe", "folders", "--root", root)
+    assert all(len(line) <= 100 for line in done.stdout.splitlines() if line[:1] in "┏┃│└")
+    assert "…" not in done.stdout
