@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor.norms.adaptive import AdaptiveNorm
 from domainadaptor.norms.alpha import layer_alpha
 from domainadaptor.norms.moments import (
     Moments,
@@ -29,7 +30,7 @@ class Use(NamedTuple):
     single: bool  # one value per channel: no batch statistics, the source ones were kept
 
 
-class MixedNorm(nn.Module):
+class MixedNorm(AdaptiveNorm):
     """Normalizes with alpha * source + (1 - alpha) * batch statistics; has no train and eval modes.
 
     With `fold`, the first pass after `reset` moves the source statistics into scale and shift, and the layer goes on
@@ -51,22 +52,30 @@ class MixedNorm(nn.Module):
         self.learns = tuple(name for name, t in (("scale", source.weight), ("shift", source.bias)) if t is not None)
         self.register_buffer("source_mean", in_float32(source.mean.detach()).clone())
         self.register_buffer("source_var", in_float32(source.var.detach()).clone())
+        self._trained_mean, self._trained_var = source.mean.detach(), source.var.detach()
         one, zero = torch.ones_like(self.source_mean), torch.zeros_like(self.source_mean)
         self.register_buffer("source_scale", _value(source.weight, one))
         self.register_buffer("source_shift", _value(source.bias, zero))
         self.scale = nn.Parameter(self.source_scale.clone(), requires_grad=False)
         self.shift = nn.Parameter(self.source_shift.clone(), requires_grad=False)
         self.tail = nn.Sequential(*source.tail)
-        self.reused = False
         self.folded: Use | None = None
         self.uses: list[Use] = []
-        self.used = True
         self._trained = (source.layer,)  # in a tuple, so that it does not count as a part of this layer
 
     source_mean: Tensor
     source_var: Tensor
     source_scale: Tensor
     source_shift: Tensor
+
+    @property
+    def passes(self) -> int:
+        """How often the last pass of the network used the layer."""
+        return len(self.uses)
+
+    def begin_pass(self) -> None:
+        """A new pass of the network begins."""
+        self.uses = []
 
     def learnable(self) -> list[nn.Parameter]:
         """The scale and shift that the trained layer has; none for a layer that is used more than once."""
@@ -94,7 +103,7 @@ class MixedNorm(nn.Module):
 
     def learned(self) -> dict[str, Tensor]:
         """What it remembers between batches, by the trained layer's names."""
-        values = {"weight": self.scale, "bias": self.shift}
+        values: dict[str, Tensor] = {"weight": self.scale, "bias": self.shift}
         return values | {"running_mean": self.source_mean, "running_var": self.source_var} if self.running else values
 
     def reset(self) -> None:
@@ -103,8 +112,8 @@ class MixedNorm(nn.Module):
             self.scale.copy_(self.source_scale)
             self.shift.copy_(self.source_shift)
             if self.running:
-                self.source_mean.copy_(self._trained[0].running_mean)
-                self.source_var.copy_(self._trained[0].running_var)
+                self.source_mean.copy_(self._trained_mean)
+                self.source_var.copy_(self._trained_var)
         self.scale.grad = self.shift.grad = None
         self.folded = None
         self.uses = []

@@ -45,8 +45,12 @@ class SourceNorm:
     tail: tuple[nn.Module, ...]
 
 
-def find_norms(network: nn.Module) -> tuple[dict[str, SourceNorm], dict[str, str]]:
+def find_norms(network: nn.Module, required: bool = True) -> tuple[dict[str, SourceNorm], dict[str, str]]:
     """The layers that can be adapted, and the norm layers that cannot with the reason; by name.
+
+    Args:
+        network: Where to look.
+        required: Whether a network without any is refused.
 
     Raises:
         UnsupportedNetwork: A batch norm has no running statistics, or unusable ones, or there is nothing to adapt.
@@ -59,7 +63,7 @@ def find_norms(network: nn.Module) -> tuple[dict[str, SourceNorm], dict[str, str
             adaptable[name] = seen
         elif seen is not None:
             left[name] = seen
-    if not adaptable:
+    if required and not adaptable:
         raise UnsupportedNetwork(_nothing_to_adapt(network, left))
     return adaptable, left
 

@@ -1,0 +1,53 @@
+"""What stands in for a norm layer: it learns a scale and a shift, and can go back."""
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+
+class AdaptiveNorm(nn.Module, ABC):
+    """Stands in for one norm layer at test time; has no train and eval modes."""
+
+    learns: tuple[str, ...]  # "scale", "shift": which of them the trained layer has
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reused = False  # more than once in a pass: neither folded nor stepped
+        self.used = True
+
+    @property
+    @abstractmethod
+    def passes(self) -> int:
+        """How often the last pass of the network used the layer."""
+
+    @abstractmethod
+    def begin_pass(self) -> None:
+        """A new pass of the network begins."""
+
+    @abstractmethod
+    def learnable(self) -> list[nn.Parameter]:
+        """The scale and shift that the trained layer has; none for a layer that is used more than once."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Goes back to the source."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Ends a batch: what is kept is kept, what its passes held is let go."""
+
+    @abstractmethod
+    def memory(self) -> list[Tensor]:
+        """Copies of what it learned."""
+
+    @abstractmethod
+    def recall(self, memory: list[Tensor]) -> None:
+        """Goes back to what `memory` gave."""
+
+    @abstractmethod
+    def learned(self) -> dict[str, Tensor]:
+        """What it remembers between batches, by the trained layer's names."""
+
+    @abstractmethod
+    def plain_values(self) -> dict[str, Tensor]:
+        """What makes the trained layer, in eval mode, repeat this layer's last use, by name."""

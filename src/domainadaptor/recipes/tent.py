@@ -1,0 +1,77 @@
+"""Tent: entropy down, through the norm layers. Wang et al., ICLR 2021; SLR: Mummadi et al., 2021."""
+
+from functools import partial
+
+from torch import nn
+from torch.optim import SGD, Adam
+
+from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.losses import check_temperature
+from domainadaptor.adaptation.objective import LOSSES, build_objective
+from domainadaptor.adaptation.step import StepAdaptor
+from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.moments import VARIANCES, Variance
+from domainadaptor.options import check_choice, check_count, check_number
+
+__all__ = ["tent"]
+
+
+def tent(
+    network: nn.Module,
+    *,
+    loss: str = "entropy",
+    lr: float = 1e-3,
+    optimizer: str = "adam",
+    momentum: float = 0.9,
+    steps: int = 1,
+    reset_every: int | None = None,
+    predict: str = "before",
+    m: float = 1.0,
+    variance: Variance = "biased",
+    temperature: str | float = "code",
+    scale: float = 2.0,
+    views: int = 3,
+    seed: int = 0,
+) -> Adaptor:
+    """Batch statistics and a step on the entropy of each batch, remembered from batch to batch.
+
+    Args:
+        network: Any trained network with norm layers that have a scale or shift; batch norms use batch statistics.
+        loss: "entropy", or another: "slr", "gem-t", "gem-skd", "gem-aug".
+        lr: The learning rate.
+        optimizer: "adam" as its authors on CIFAR, or "sgd" as on ImageNet.
+        momentum: Of "sgd"; Adam's first.
+        steps: How many steps each batch gets.
+        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
+        predict: "before" the step as its authors, or "after" it with one more pass (the paper's protocol).
+        m: The weight of the new batch in running statistics: 1 is the batch alone, 0 the source's.
+        variance: "biased" as batch normalization, or "unbiased".
+        temperature: Of the GEM losses: "code", "per_image", "batch_mean", or a number.
+        scale: The temperature is this times the deviation of an image's logits.
+        views: How many random views of each image "gem-aug" learns from.
+        seed: Of the random views.
+    """
+    check_choice("loss", loss, LOSSES)
+    check_choice("optimizer", optimizer, ("adam", "sgd"))
+    check_choice("variance", variance, VARIANCES)
+    check_number("lr", lr, low=0, high=3.4e38)
+    check_number("momentum", momentum, low=0, high=1)
+    check_number("m", m, low=0, high=1)
+    check_count("steps", steps, low=1)
+    check_count("views", views, low=1)
+    check_count("seed", seed, low=0)
+    check_temperature(temperature, scale)
+    made = build_objective(loss, temperature=temperature, scale=scale, views=views, seed=seed)
+    factory = (
+        partial(SGD, lr=lr, momentum=momentum) if optimizer == "sgd" else partial(Adam, lr=lr, betas=(momentum, 0.999))
+    )
+    return StepAdaptor(
+        network,
+        norm=partial(MixedNorm, alpha=1.0 - m, fold=False, variance=variance, running=m < 1),
+        objective=made,
+        optimizer=factory,
+        steps=steps,
+        reset_every=reset_every,
+        predict=predict,
+        others=True,
+    )
