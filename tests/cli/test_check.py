@@ -3,6 +3,10 @@ import json
 import torch
 import torchvision
 
+from domainadaptor.data.preprocessing import squashed
+from domainadaptor.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
+from tests.conftest import stir
+
 SMALL = ("--size", "64", "--batch-size", "2")
 
 
@@ -37,3 +41,43 @@ def test_failures_are_one_message_and_exit_one(program):
         assert done.returncode == 1, arguments
         assert hint in done.stderr, arguments
         assert "Traceback" not in done.stderr
+
+
+def write_checkpoint(path, norm="batch"):
+    network = stir(make_network("resnet20", 3, head_bias=False, norm=norm))
+    card = Card(
+        "cifar:resnet20", ("cat", "dog", "bird"), squashed(24), head_bias=False, norm=norm, note="research only"
+    )
+    save_checkpoint(path, Checkpoint(card, network.state_dict()))
+
+
+def test_a_checkpoint_is_checked_as_it_was_trained(program, tmp_path):
+    write_checkpoint(tmp_path / "c.safetensors")
+    done = program("check", "c.safetensors", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["network"], found["classes"], found["preprocessing"]["size"]) == ("cifar:resnet20", 3, 24)
+    assert found["notes"] == ["research only"]
+    assert len(found["layers"]) == 19
+    assert all(layer["adapts"] for layer in found["layers"])
+    other = program("check", "c.safetensors", "--size", "16")
+    assert other.returncode == 0, other.stderr
+    assert "trained on images of side 24; --size 16 gives others" in other.stderr
+    assert "random" not in other.stdout
+    refused = program("check", "c.safetensors", "--weights", "w.pt")
+    assert refused.returncode == 1
+    assert "leave out --weights" in refused.stderr
+
+
+def test_instance_aware_layers_are_named_with_what_to_use(program, tmp_path):
+    write_checkpoint(tmp_path / "c.safetensors", norm="iabn")
+    done = program("check", "c.safetensors")
+    assert done.returncode == 1
+    for words in ("InstanceAwareBatchNorm2d has a forward of its own", "'bn1'", "16 more", "use the method source"):
+        assert words in done.stderr
+
+
+def test_published_weights_are_checked(program, data_root):
+    done = program("check", "resnet20", "--weights", "pretrained", "--root", data_root, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["probe"]["neutral"]

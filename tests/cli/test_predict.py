@@ -7,6 +7,8 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from domainadaptor.data.preprocessing import squashed
+from domainadaptor.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
 from domainadaptor.networks.zoo import blueprint
 from tests.conftest import stir
 
@@ -118,3 +120,80 @@ def test_a_folder_without_images_fails_but_lists_them(program, tmp_path, folder)
     assert "none of the 1 files" in done.stderr
     assert "skipped a.jpg" in done.stderr
     assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    def write(norm="batch"):
+        network = stir(make_network("resnet20", 3, head_bias=False, norm=norm))
+        own = squashed(24, (0.4, 0.4, 0.4), (0.2, 0.3, 0.2))
+        card = Card("cifar:resnet20", ("cat", "dog", "bird"), own, head_bias=False, norm=norm, note="research only")
+        save_checkpoint(tmp_path / "c.safetensors", Checkpoint(card, network.state_dict()))
+        return network, own
+
+    return write
+
+
+def test_a_checkpoint_knows_the_rest(program, folder, tmp_path, checkpoint):
+    network, own = checkpoint()
+    done = program("predict", "c.safetensors", folder, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["network"] == "cifar:resnet20"
+    assert found["preprocessing"]["mean"] == [0.4, 0.4, 0.4]
+    assert found["notes"][0] == "research only"
+    with torch.no_grad():
+        for row in rows(tmp_path / "predictions.csv"):
+            image = own.transform()(Image.open(folder / row["file"]).convert("RGB"))[None]
+            confidence, best = network(image).softmax(1).max(1)
+            assert row["source_prediction"] == ("cat", "dog", "bird")[int(best)]
+            assert float(row["source_confidence"]) == pytest.approx(float(confidence), abs=1e-4)
+
+
+def test_a_checkpoint_at_another_size_is_noticed(program, folder, checkpoint):
+    checkpoint()
+    done = program("predict", "c.safetensors", folder, "--size", "32")
+    assert done.returncode == 0, done.stderr
+    assert "note: research only" in done.stderr
+    assert "note: these weights were trained on images of side 24; --size 32 gives others" in done.stderr
+    assert "both sides to 32" in done.stdout
+    assert "--size" not in program("predict", "c.safetensors", folder, "--size", "24").stderr
+
+
+def test_an_instance_aware_checkpoint_predicts_as_it_is(program, folder, checkpoint):
+    checkpoint("iabn")
+    done = program("predict", "c.safetensors", folder)
+    assert done.returncode == 1
+    assert "use the method source" in done.stderr
+    assert program("predict", "c.safetensors", folder, "--method", "source").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("c.safetensors", "--weights", "w.safetensors"), "leave out --weights"),
+        (("c.safetensors", "--classes", "classes.txt"), "leave out --classes"),
+        (("w.safetensors",), "holds weights only, not what they are for"),
+        (("none.safetensors",), "no checkpoint at"),
+        ((NAME,), "with which weights? say --weights FILE"),
+        ((NAME, "--weights", "c.safetensors"), "give it in place of the network's name"),
+        ((NAME, "--weights", "pretrained"), "no published weights of timm:mobilenetv3_small_050"),
+        (("resnet18", "--weights", "pretrained", "--root", "."), "no published weights of torchvision:resnet18 at"),
+    ],
+)
+def test_wrong_combinations_are_explained(program, folder, checkpoint, tmp_path, arguments, hint):
+    checkpoint()
+    done = program("predict", *arguments, folder)
+    assert done.returncode == 1
+    assert hint in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "predictions.csv").exists()
+
+
+def test_published_weights_name_what_they_see(program, tmp_path, data_root):
+    (tmp_path / "ships").mkdir()
+    for at, path in enumerate(sorted((data_root / "cifar10-jpeg" / "test" / "ship").iterdir())[:12]):
+        (tmp_path / "ships" / f"{at}.jpg").write_bytes(path.read_bytes())
+    done = program("predict", "resnet20", "ships", "--weights", "pretrained", "--root", data_root, "--method", "source")
+    assert done.returncode == 0, done.stderr
+    assert sum(row["source_prediction"] == "ship" for row in rows(tmp_path / "predictions.csv")) >= 8

@@ -14,6 +14,8 @@ from domainadaptor.networks.zoo import blueprint
         ("torchvision:mobilenet_v2", "torchvision:mobilenet_v2", 224, 0.485),
         ("tf_efficientnet_lite0", "timm:tf_efficientnet_lite0", 224, 0.5),
         ("inception_v3", "torchvision:inception_v3", 299, 0.485),
+        ("resnet20", "cifar:resnet20", 32, 0.485),
+        ("timm:resnet18.a1_in1k", "timm:resnet18.a1_in1k", 224, 0.485),
     ],
 )
 def test_names_and_their_preprocessing(name, full, size, mean):
@@ -58,8 +60,31 @@ def test_another_size_keeps_the_share_of_the_image():
         ("tim:resnet18", "did you mean 'timm'"),
         ("timm:resnet18.nope", "leave out"),
         ("torchvision:lcnet_035", "unknown network"),
+        ("cifar:resnet18", "unknown network"),
+        ("timm:vit_base_patch16_sapiens2", "not square"),
     ],
 )
 def test_unknown_names_are_answered(name, hint):
     with pytest.raises(BadOption, match=hint):
         blueprint(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("resnet18", ("fc.weight", "fc.bias")),
+        ("resnet110", ("linear.weight", "linear.bias")),
+        ("timm:resnetv2_18", ("head.fc.weight", "head.fc.bias")),
+        ("vit_b_16", ("heads.head.weight", "heads.head.bias")),
+        ("regnet_y_400mf", ("fc.weight", "fc.bias")),  # cannot be built without values
+        ("inception_v3", ("AuxLogits.fc.weight", "AuxLogits.fc.bias", "fc.weight", "fc.bias")),
+    ],
+)
+def test_the_tensors_that_depend_on_the_classes_are_known(name, head):
+    assert blueprint(name).head_tensors() == head
+
+
+def test_a_network_that_is_published_without_a_head_gets_one():
+    plan = blueprint("timm:vit_tiny_patch16_224")
+    assert plan.classes == 1000
+    assert blueprint("timm:vit_small_patch14_dinov2").classes == 1000

@@ -1,7 +1,6 @@
 """`domainadaptor check`: which layers of a network adapt, and whether wrapping is neutral."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -11,17 +10,32 @@ from rich.table import Table
 import domainadaptor
 from domainadaptor.adaptation.adaptor import LayerReport
 from domainadaptor.cli.options import MethodOptions, parse_options
-from domainadaptor.cli.terminal import BatchSize, Device, Exit, Json, Seed, find_device, out, print_json
+from domainadaptor.cli.terminal import (
+    BatchSize,
+    Device,
+    Exit,
+    Json,
+    Network,
+    Root,
+    Seed,
+    find_device,
+    out,
+    print_json,
+    show_notes,
+)
 from domainadaptor.networks.probe import Probe, probe, stir_norms
 
 
 def check(
-    network: Annotated[
-        str, typer.Argument(help="A torchvision or timm name, as resnet50 or timm:mobilenetv3_small_100.")
-    ],
+    network: Network,
     weights: Annotated[
-        Path | None, typer.Option(help="A .safetensors, .pt or .pth file; random weights otherwise.")
+        str | None,
+        typer.Option(
+            help="For a network by name: a .safetensors, .pt or .pth file; or pretrained: published weights that are "
+            "on this machine; random ones otherwise."
+        ),
     ] = None,
+    root: Root = None,
     method: Annotated[str, typer.Option(help="The method to wrap it with.")] = "domainadaptor-t",
     option: MethodOptions = None,
     size: Annotated[
@@ -33,16 +47,14 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Show which layers of a network adapt, which do not and why, and probe that wrapping is neutral."""
-    from domainadaptor.networks.build import build_network  # timm and torchvision take seconds to import
-    from domainadaptor.networks.zoo import blueprint
+    from domainadaptor.networks.build import open_network  # timm and torchvision take seconds to import
 
-    plan = blueprint(network)
     place = find_device(device)
-    built, classes = build_network(plan, weights, [], seed)
-    if weights is None:
-        stir_norms(built, seed)
-    built = built.to(place)
-    side = size or plan.preprocessing.size
+    opened = open_network(network, weights, root=root, seed=seed).at(size)
+    if opened.random:
+        stir_norms(opened.network, seed)
+    built = opened.network.to(place)
+    side = opened.preprocessing.size
     images = torch.randn(batch_size, 3, side, side, generator=torch.Generator().manual_seed(seed)).to(place)
     adaptor = domainadaptor.adapt(built, method, **parse_options(option or []))
     note = adaptor.adapt(images).note
@@ -50,17 +62,19 @@ def check(
     if as_json:
         print_json(
             {
-                "network": plan.name,
-                "classes": classes,
-                "preprocessing": asdict(plan.preprocessing),
+                "network": opened.name,
+                "classes": len(opened.classes),
+                "preprocessing": asdict(opened.preprocessing),
                 "layers": [layer._asdict() for layer in layers],
                 "probe": {**probed._asdict(), "neutral": probed.neutral},
                 "note": note,
+                "notes": list(opened.notes),
             }
         )
     else:
-        _show(plan.name, layers, probed, note)
-        if weights is None:
+        _show(opened.name, layers, probed, note)
+        show_notes(opened.notes)
+        if opened.random:
             out.print("The weights are random (no --weights), with norm layers away from 1 and 0.", highlight=False)
     if not probed.neutral:
         raise typer.Exit(Exit.NOT_NEUTRAL)

@@ -1,8 +1,9 @@
 """`domainadaptor predict`: a folder of images, adapted batch by batch, into a table."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,26 +14,35 @@ from domainadaptor.cli.terminal import (
     Device,
     Exit,
     Json,
+    Network,
+    Root,
     Seed,
     err,
     find_device,
     out,
     print_json,
     progress_bar,
+    show_notes,
 )
-from domainadaptor.errors import BadFile
+from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.prediction import FolderPrediction, predict_folder, read_classes, write_csv
 
 
 def predict(
-    network: Annotated[
-        str, typer.Argument(help="A torchvision or timm name, as resnet50 or timm:mobilenetv3_small_100.")
-    ],
+    network: Network,
     images: Annotated[Path, typer.Argument(metavar="IMAGES_DIR", help="A folder of images, at any depth.")],
-    weights: Annotated[Path, typer.Option(help="A .safetensors, .pt or .pth file; nothing is downloaded.")],
-    classes: Annotated[
-        Path | None, typer.Option(help="Class names, one a line or a JSON list; numbers otherwise.")
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="For a network by name: a .safetensors, .pt or .pth file; or pretrained: published weights that are "
+            "on this machine. Nothing is downloaded."
+        ),
     ] = None,
+    classes: Annotated[
+        Path | None,
+        typer.Option(help="Class names, one a line or a JSON list; those of ImageNet or numbers otherwise."),
+    ] = None,
+    root: Root = None,
     method: Annotated[str, typer.Option(help="See domainadaptor methods.")] = "domainadaptor-t",
     option: MethodOptions = None,
     output: Annotated[Path, typer.Option(help="Where the table goes.")] = Path("predictions.csv"),
@@ -45,25 +55,26 @@ def predict(
     """Predict a folder of images with the network as it is and adapted, one row a file, in file order."""
     if not output.absolute().parent.is_dir():
         raise BadFile(f"no folder for --output {str(output)!r}; make it first")
-    from domainadaptor.networks.build import build_network  # timm and torchvision take seconds to import
-    from domainadaptor.networks.zoo import blueprint
+    from domainadaptor.networks.build import is_file, open_network  # timm and torchvision take seconds to import
 
-    plan = blueprint(network)
+    if weights in (None, "none") and not is_file(network):
+        raise BadOption(
+            f"with which weights? say --weights FILE, or --weights pretrained for published ones that are on this "
+            f"machine; or give a checkpoint that `domainadaptor train` wrote in place of {network!r}"
+        )
     place = find_device(device)
-    names = read_classes(classes) if classes is not None else []
-    built, count = build_network(plan, weights, names, seed)
+    opened = open_network(network, weights, read_classes(classes) if classes is not None else [], root).at(size)
     options = parse_options(option or [])
     if "seed" in domainadaptor.options_of(method):
         options.setdefault("seed", seed)
-    adaptor = domainadaptor.adapt(built.to(place), method, **options)
-    preprocessing = plan.preprocessing if size is None else plan.preprocessing.at(size)
+    adaptor = domainadaptor.adapt(opened.network.to(place), method, **options)
     with progress_bar(total=0) as bar:
         found = predict_folder(
             adaptor,
             images,
             leave_out=output,  # the table of an earlier run
-            classes=names or [str(k) for k in range(count)],
-            transform=preprocessing.transform(),
+            classes=opened.classes,
+            transform=opened.preprocessing.transform(),
             device=place,
             batch_size=batch_size,
             seed=seed,
@@ -75,38 +86,41 @@ def predict(
             f"none of the {len(found.rows)} files below {str(images)!r} is a readable image; nothing was written"
         )
     write_csv(found, output)
+    summary = _summary(found, output) | {"notes": [*opened.notes, *found.notes]}
     if as_json:
         print_json(
-            _summary(found, output) | {"preprocessing": asdict(preprocessing), "rows": [asdict(r) for r in found.rows]}
+            {
+                **summary,
+                "network": opened.name,
+                "preprocessing": asdict(opened.preprocessing),
+                "rows": [asdict(row) for row in found.rows],
+            }
         )
     else:
-        _show(found, output)
-        out.print(f"Each image: {preprocessing.sentence()}.", highlight=False, soft_wrap=True)
+        _show(summary, found)
+        out.print(f"Each image: {opened.preprocessing.sentence()}.", highlight=False, soft_wrap=True)
     if any(row.damaged for row in found.rows):
         raise typer.Exit(Exit.SOME_SKIPPED)
 
 
-def _summary(found: FolderPrediction, output: Path) -> dict[str, object]:
+def _summary(found: FolderPrediction, output: Path) -> dict[str, Any]:
     changed = sum(row.source_prediction != row.adapted_prediction for row in found.predicted)
     return {
         "output": str(output),
         "predicted": len(found.predicted),
         "changed": changed,
         "skipped": len(found.skipped),
-        "notes": list(found.notes),
     }
 
 
-def _show(found: FolderPrediction, output: Path) -> None:
-    summary = _summary(found, output)
+def _show(summary: Mapping[str, Any], found: FolderPrediction) -> None:
     out.print(
         f"{summary['predicted']} images predicted, {summary['changed']} answers changed by adaptation, "
-        f"{summary['skipped']} files skipped: {output}",
+        f"{summary['skipped']} files skipped: {summary['output']}",
         highlight=False,
         soft_wrap=True,
     )
-    for note in found.notes:
-        err.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+    show_notes(summary["notes"])
     _show_skipped(found)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -30,6 +30,13 @@ class Exit(IntEnum):
     NOT_NEUTRAL = 4
 
 
+Network = Annotated[
+    str,
+    typer.Argument(
+        help="A torchvision, timm or CIFAR name, as resnet50 or timm:mobilenetv3_small_100; or a checkpoint, "
+        "which knows its network, weights, classes and preprocessing."
+    ),
+]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps …; auto takes a GPU if there is one.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Images that are adapted to and predicted at once.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of everything random; the same seed gives the same numbers.")]
@@ -53,6 +60,12 @@ def find_device(name: str) -> torch.device:
     except Exception as error:
         raise BadOption(f"--device {name!r} is not there; use auto or cpu ({str(error).splitlines()[0]})") from error
     return device
+
+
+def show_notes(notes: Iterable[str]) -> None:
+    """Prints what must be said of a result, on standard error."""
+    for note in notes:
+        err.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_json(value: object) -> None:

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import torch
 from PIL import Image
 from torch import Tensor
 from torchvision import transforms
 
 from domainadaptor.errors import BadFile
 
+INTERPOLATIONS = tuple(mode.value for mode in transforms.InterpolationMode)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _MOST_PIXELS = 50_000_000
 
@@ -53,7 +53,7 @@ class Preprocessing:
 
     def normalized(self, pixels: Tensor) -> Tensor:
         """Images between 0 and 1, (N, 3, H, W), as the network was trained to see them."""
-        mean, std = (torch.tensor(v, device=pixels.device).view(3, 1, 1) for v in (self.mean, self.std))
+        mean, std = (pixels.new_tensor(values).view(3, 1, 1) for values in (self.mean, self.std))
         return (pixels - mean) / std
 
     def transform(self) -> Callable[[Image.Image], Tensor]:

@@ -1,21 +1,121 @@
-"""A network with its weights, ready to use."""
+"""A network with its weights, ready to use: by name with weights from a file, or a checkpoint, which knows it all."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import nn
 
-from domainadaptor.networks.weights import classes_in, fit_weights, read_weights
-from domainadaptor.networks.zoo import Blueprint
+from domainadaptor.data.preprocessing import Preprocessing
+from domainadaptor.errors import BadOption
+from domainadaptor.networks.checkpoint import is_checkpoint, load_checkpoint
+from domainadaptor.networks.pretrained import imagenet_classes, pretrained
+from domainadaptor.networks.weights import PICKLED, classes_in, fit_weights, read_weights
+from domainadaptor.networks.zoo import Blueprint, blueprint
 
 
-def build_network(blueprint: Blueprint, weights: Path | None, classes: list[str], seed: int) -> tuple[nn.Module, int]:
-    """The network with its weights, or random ones, and its number of classes; class names may be left out."""
-    count = len(classes) or blueprint.classes
-    network = blueprint.build(count, seed)
-    if weights is not None:
-        tensors = read_weights(weights)
-        held = count if classes else classes_in(tensors, network, count)
-        if held != count:
-            count, network = held, blueprint.build(held, seed)
-        fit_weights(network, tensors, weights, classes)
-    return network, count
+@dataclass(frozen=True)
+class Opened:
+    """A network, its classes and its preprocessing, and what must be said of them."""
+
+    network: nn.Module
+    name: str
+    classes: tuple[str, ...]
+    preprocessing: Preprocessing
+    trained_at: int | None = None  # the side of the images, where it is known
+    notes: tuple[str, ...] = ()
+    random: bool = False  # no weights were given
+
+    def at(self, size: int | None) -> "Opened":
+        """The same for another input size, with a note where it was trained at one; None keeps its own."""
+        if size is None or size == self.preprocessing.size:
+            return self
+        notes = self.notes
+        if self.trained_at is not None:
+            notes += (f"these weights were trained on images of side {self.trained_at}; --size {size} gives others",)
+        return replace(self, preprocessing=self.preprocessing.at(size), notes=notes)
+
+
+def open_network(
+    network: str, weights: str | None, classes: Sequence[str] = (), root: Path | None = None, seed: int = 0
+) -> Opened:
+    """The network of that name, or in that checkpoint, with its weights, in eval mode.
+
+    Args:
+        network: A name of the zoo, or a checkpoint file.
+        weights: A file, or "pretrained": published weights that are on this machine; None or "none" draws random ones.
+        classes: Their names; otherwise those of the published network, or numbers.
+        root: The folder that holds the data, for "pretrained".
+        seed: Of random weights.
+
+    Raises:
+        BadOption: The network is not known, or weights or classes are given for a checkpoint.
+        BadFile: A file is missing, damaged, or does not fit.
+    """
+    if is_file(network):
+        return _from_checkpoint(Path(network), weights, classes)
+    plan = blueprint(network)
+    if weights is None or weights == "none":
+        names = tuple(classes) or _numbers(plan.classes)
+        return Opened(plan.build(len(names), seed), plan.name, names, plan.preprocessing, random=True)
+    if weights == "pretrained":
+        return _published(plan, classes, root)
+    return _from_file(plan, Path(weights), classes)
+
+
+def is_file(network: str) -> bool:
+    """Whether this is written like a file, not like a network's name."""
+    return network.lower().endswith((".safetensors", *PICKLED))
+
+
+def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) -> Opened:
+    if path.name.lower().endswith(PICKLED):
+        raise BadOption(f"{str(path)!r} holds weights only: name the network, and say --weights {path.name}")
+    for option, given in (("--weights", weights), ("--classes", classes)):
+        if given:
+            raise BadOption(f"{path.name} is a checkpoint, which has its own weights and classes: leave out {option}")
+    checkpoint = load_checkpoint(path)
+    card = checkpoint.card
+    notes = [card.note] if card.note else []
+    usual, own = blueprint(card.network).preprocessing, card.preprocessing
+    if (usual.mean, usual.std, usual.interpolation) != (own.mean, own.std, own.interpolation):
+        notes.append(
+            f"{path.name} was trained with other preprocessing than {card.network} usually has, and is given its own "
+            f"({own.sentence()}) instead of the usual ({usual.sentence()})"
+        )
+    return Opened(checkpoint.build(path), card.network, card.classes, own, own.size, tuple(notes))
+
+
+def _published(plan: Blueprint, classes: Sequence[str], root: Path | None) -> Opened:
+    found = pretrained(plan, root)
+    names = tuple(classes) or found.classes
+    network = plan.build(len(names))
+    fit_weights(network, found.tensors, Path(found.origin), names)
+    own = found.preprocessing
+    return Opened(network, plan.name, names, own, own.size, (found.note,) if found.note else ())
+
+
+def _from_file(plan: Blueprint, path: Path, classes: Sequence[str]) -> Opened:
+    if path.is_file() and is_checkpoint(path):
+        raise BadOption(
+            f"{str(path)!r} is a checkpoint, which knows its network, classes and preprocessing: "
+            "give it in place of the network's name, without --weights"
+        )
+    tensors = read_weights(path)
+    network = plan.build(len(classes) or plan.classes)
+    names = tuple(classes)
+    notes: tuple[str, ...] = ()
+    if not names:
+        held = classes_in(tensors, network, plan.head_tensors()) or plan.classes
+        names = _numbers(held)
+        if held != plan.classes:
+            network = plan.build(held)
+        elif held == len(imagenet_classes()):
+            names = imagenet_classes()
+            notes = (f"{path.name} has {held} outputs, taken for the classes of ImageNet; --classes names others",)
+    fit_weights(network, tensors, path, names)
+    return Opened(network, plan.name, names, plan.preprocessing, notes=notes)
+
+
+def _numbers(count: int) -> tuple[str, ...]:
+    return tuple(str(number) for number in range(count))

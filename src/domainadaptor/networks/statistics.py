@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+
+from domainadaptor.errors import BadBatch
 
 
 def norm_layers(network: nn.Module) -> dict[str, _BatchNorm]:
@@ -29,19 +32,27 @@ def untracked(network: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def reestimate(network: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Running statistics as the plain mean over the given batches, for weights that no batch has passed through."""
+    """Running statistics as the plain mean over the given batches, for weights that no batch has passed through.
+
+    Raises:
+        BadBatch: There is no batch.
+    """
     layers = norm_layers(network).values()
     momenta = [layer.momentum for layer in layers]
-    mode = network.training
+    modes = {module: module.training for module in network.modules()}
+    left = iter(batches)
+    if (first := next(left, None)) is None:
+        raise BadBatch("expected batches to estimate running statistics from, got none; give the training images")
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None  # a cumulative mean
     network.train()
     try:
-        for images in batches:
+        for images in chain([first], left):
             network(images)
     finally:
-        network.train(mode)
+        for module, mode in modes.items():  # one by one: a network may hold layers in another mode than its own
+            module.training = mode
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
 
@@ -75,13 +86,14 @@ class StatisticsVariance:
             self._held[name] = now
 
     def resume_state(self) -> dict[str, Any]:
-        """All that a later process needs to go on."""
-        return {"held": self._held, "count": self._count, "mean": self._mean, "squares": self._squares}
+        """All that a later process needs to go on, as copies."""
+        held, mean, squares = (_copied(tensors) for tensors in (self._held, self._mean, self._squares))
+        return {"held": held, "count": self._count, "mean": mean, "squares": squares}
 
     def resume(self, state: dict[str, Any]) -> None:
         """Goes on from there."""
-        self._held, self._count = state["held"], state["count"]
-        self._mean, self._squares = state["mean"], state["squares"]
+        self._count = state["count"]
+        self._held, self._mean, self._squares = (_copied(state[part]) for part in ("held", "mean", "squares"))
 
     def by_layer(self) -> dict[str, dict[str, float]]:
         """Layer -> the variance over steps of its batch mean and batch variance, averaged over channels."""
@@ -90,6 +102,10 @@ class StatisticsVariance:
             name: {"mean": float(squares[0].mean() * share), "var": float(squares[1].mean() * share)}
             for name, squares in self._squares.items()
         }
+
+
+def _copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 def _running(layer: _BatchNorm) -> Tensor:

@@ -2,7 +2,7 @@
 
 import pickle
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from domainadaptor.errors import BadFile
 
-_PICKLED = (".pt", ".pth", ".pth.tar", ".bin", ".ckpt")
+PICKLED = (".pt", ".pth", ".pth.tar", ".bin", ".ckpt")
+EXTRA_HEADS = "heads."  # before the names of what a checkpoint holds besides its network
+_AVERAGED = "n_averaged"  # a counter that torch's averaged models keep beside module.*
 _NESTED = ("state_dict", "model_state_dict", "model", "network", "net", "weights")
 
 
@@ -30,7 +32,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             return load_file(path)
         except (SafetensorError, OSError) as error:
             raise BadFile(f"{str(path)!r} is not a whole safetensors file: {error}") from error
-    if not name.endswith(_PICKLED):
+    if not name.endswith(PICKLED):
         raise BadFile(f"{str(path)!r}: expected .safetensors, .pt or .pth; formats that can run code are refused")
     return _state_dict(_read_pickled(path), path)
 
@@ -42,13 +44,13 @@ def fit_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, c
         BadFile: Names, shapes, the number of classes or the values do not fit.
     """
     own = network.state_dict()
-    given = _without_prefix(weights, own)
+    given = without_prefix(weights, own)
     missing = [key for key in own if key not in given and not key.endswith("num_batches_tracked")]
     extra = [key for key in given if key not in own and not key.endswith("num_batches_tracked")]
     if missing or extra:
         raise BadFile(
             f"{str(path)!r} does not fit {type(network).__name__}: "
-            f"{len(missing)} tensors missing ({_listed(missing)}), {len(extra)} not expected ({_listed(extra)}); "
+            f"{len(missing)} tensors missing ({listed(missing)}), {len(extra)} not expected ({listed(extra)}); "
             "is it the right network?"
         )
     given = {key: given[key] for key in given if key in own}
@@ -56,17 +58,14 @@ def fit_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, c
     wrong = {key: pair for key, pair in shapes.items() if pair[0] != pair[1]}
     if wrong:
         raise BadFile(_shape_message(wrong, path, classes))
-    _check_values(given, path)
+    check_values(given, path)
     network.load_state_dict({**own, **given})
 
 
-def classes_in(weights: Mapping[str, Tensor], network: nn.Module, classes: int) -> int:
-    """How many classes the weights predict, for a network that was built for `classes`."""
-    own = network.state_dict()
-    for key, tensor in _without_prefix(weights, own).items():
-        if key in own and own[key].shape[:1] == (classes,) and tensor.shape[1:] == own[key].shape[1:]:
-            return int(tensor.shape[0])
-    return classes
+def classes_in(weights: Mapping[str, Tensor], network: nn.Module, head: Collection[str]) -> int | None:
+    """How many classes the weights predict, by the tensors of the network's head; None where those are absent."""
+    given = without_prefix(weights, network.state_dict())
+    return next((int(given[key].shape[0]) for key in head if key in given and given[key].ndim), None)
 
 
 def _read_pickled(path: Path) -> object:
@@ -111,9 +110,9 @@ def _is_state_dict(value: object) -> bool:
     return all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in value.items())
 
 
-def _without_prefix(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def without_prefix(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Removes what wrappers put before every name (module., _orig_mod., model.), where no name fits as it is."""
-    given = dict(weights)
+    given = {key: tensor for key, tensor in weights.items() if key != _AVERAGED or key in own}
     while not set(given) & set(own) and len({key.partition(".")[0] for key in given}) == 1:
         if any("." not in key for key in given):
             break
@@ -129,24 +128,30 @@ def _shape_message(
     if heads:
         return (
             f"{str(path)!r} predicts {heads[0]} classes, but {len(classes)} class names were given "
-            f"({_listed(list(classes))}); give the {heads[0]} names that it was trained with, in order ({rows})"
+            f"({listed(list(classes))}); give the {heads[0]} names that it was trained with, in order ({rows})"
         )
     return f"{str(path)!r}: {len(wrong)} tensors have other shapes: {rows}; is it the right network?"
 
 
-def _check_values(weights: Mapping[str, Tensor], path: Path) -> None:
+def check_values(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Refuses tensors that no trained network has.
+
+    Raises:
+        BadFile: A tensor has no values, or impossible ones.
+    """
     odd = [key for key, t in weights.items() if t.is_meta or t.is_quantized or t.layout != torch.strided]
     if odd:
-        raise BadFile(f"{str(path)!r}: expected ordinary tensors; without values, quantized or sparse: {_listed(odd)}")
+        raise BadFile(f"{str(path)!r}: expected ordinary tensors; without values, quantized or sparse: {listed(odd)}")
     broken = [key for key, t in weights.items() if t.is_floating_point() and not bool(torch.isfinite(t).all())]
     if broken:
         raise BadFile(
-            f"{str(path)!r} has NaN or infinite values in {_listed(broken)}; the training went wrong, or the file did"
+            f"{str(path)!r} has NaN or infinite values in {listed(broken)}; the training went wrong, or the file did"
         )
     negative = [key for key, t in weights.items() if key.endswith("running_var") and bool((t < 0).any())]
     if negative:
-        raise BadFile(f"{str(path)!r} has negative variances in {_listed(negative)}; the file is damaged")
+        raise BadFile(f"{str(path)!r} has negative variances in {listed(negative)}; the file is damaged")
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
     return (", ".join(names[:6]) or "none") + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -31,6 +31,19 @@ class Blueprint:
             torch.manual_seed(seed)
             return self.make(classes).eval()
 
+    def head_tensors(self) -> tuple[str, ...]:
+        """The names of the tensors that depend on the number of classes: those of the head, and of auxiliary ones."""
+        few, more = self._shapes(2), self._shapes(3)
+        return tuple(name for name, shape in few.items() if shape != more[name])
+
+    def _shapes(self, classes: int) -> dict[str, torch.Size]:
+        try:
+            with torch.device("meta"):  # shapes alone take no memory and no time
+                network = self.make(classes)
+        except NotImplementedError:  # torchvision's RegNets compute their widths with tensors
+            network = self.build(classes)
+        return {name: tensor.shape for name, tensor in network.state_dict().items()}
+
 
 def blueprint(name: str) -> Blueprint:
     """The network of that name, from torchvision, timm or the CIFAR ResNets; "timm:NAME" and so on say which.
@@ -89,7 +102,11 @@ def _from_timm(name: str) -> Blueprint:
     except RuntimeError as error:
         raise BadOption(f"timm knows no weights {name!r}: leave out what follows the dot") from error
     config = resolve_data_config(pretrained_cfg=published.to_dict() if published else {})
-    size = config["input_size"][-1]
+    *_, height, size = config["input_size"]
+    if height != size or config.get("crop_mode") == "border":
+        raise BadOption(
+            f"timm:{name} takes images that are not square, or padded; such preprocessing is not known here"
+        )
     resize = int(size / config["crop_pct"])
     squash = config.get("crop_mode") == "squash"
     preprocessing = Preprocessing(size, resize, config["mean"], config["std"], config["interpolation"], squash)
@@ -97,4 +114,5 @@ def _from_timm(name: str) -> Blueprint:
     def make(classes: int) -> nn.Module:
         return timm.create_model(name, pretrained=False, num_classes=classes)  # type: ignore[no-any-return]
 
-    return Blueprint(f"timm:{name}", preprocessing, published.num_classes if published else 1000, make)
+    classes = (published.num_classes if published else 0) or 1000  # 0: published without a head
+    return Blueprint(f"timm:{name}", preprocessing, classes, make)

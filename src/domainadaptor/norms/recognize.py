@@ -30,6 +30,14 @@ _KNOWN = {
     "timm.layers.norm_act.FrozenBatchNormAct2d": _Forward(native=False, tail=("drop", "act")),
 }
 
+# Layers whose own forward is known to be something else, and what to do about it.
+_OTHERWISE = {
+    "domainadaptor.norms.instance_aware.InstanceAwareBatchNorm2d": (
+        "has a forward of its own that corrects each image already: use the method source, or a network that was "
+        "trained with --norm batch"
+    )
+}
+
 
 @dataclass(frozen=True)
 class SourceNorm:
@@ -76,9 +84,10 @@ def _look_at(name: str, module: nn.Module) -> SourceNorm | str | None:
         return f"{kind} computes its tensors by a parametrization"
     own_call = type(module).__call__ is not nn.Module.__call__
     owner = None if own_call or "forward" in vars(module) else _owner_of_forward(type(module))
-    known = None if owner is None else _KNOWN.get(f"{owner.__module__}.{owner.__qualname__}")
+    full = "" if owner is None else f"{owner.__module__}.{owner.__qualname__}"
+    known = _KNOWN.get(full)
     if known is None:
-        return f"{kind} has a forward of its own that is not known"
+        return f"{kind} {_OTHERWISE.get(full, 'has a forward of its own that is not known')}"
     tensors = {**module._parameters, **module._buffers}
     if "weight" not in tensors or "bias" not in tensors:
         return f"{kind} computes its scale or shift by a hook (pruning, weight norm)"
@@ -126,7 +135,10 @@ def _check_statistics(name: str, mean: Tensor | None, var: Tensor | None) -> Non
 def _nothing_to_adapt(network: nn.Module, left: dict[str, str]) -> str:
     kind = type(network).__name__
     if left:
-        reasons = "; ".join(f"{name!r}: {why}" for name, why in list(left.items())[:5])
+        layers: dict[str, list[str]] = {}
+        for name, why in left.items():
+            layers.setdefault(why, []).append(name)
+        reasons = "; ".join(f"{why} ({_some(names)})" for why, names in layers.items())
         return f"{kind} has no norm layer that can be adapted: {reasons}"
     others = sorted({type(m).__name__ for m in network.modules() if "norm" in type(m).__name__.lower()})
     instead = f"its norm layers are {', '.join(others)}" if others else "it has no norm layers at all"
@@ -134,3 +146,7 @@ def _nothing_to_adapt(network: nn.Module, left: dict[str, str]) -> str:
         f"nothing to adapt: {kind} has no batch normalization ({instead}). "
         "This method mixes batch statistics; use a network with batch normalization that was not fused away"
     )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from domainadaptor.data.loaders import DomainBatch
-from domainadaptor.networks.heads import features_of, find_head
+from domainadaptor.networks.heads import features_of, find_head, head_width
 from domainadaptor.training.workers import average_gradients
 
 
@@ -96,7 +96,7 @@ class Algorithm(nn.Module, ABC):
 
     def width(self) -> int:
         """How many features the head takes."""
-        return int(self.network.get_submodule(self.head).in_features)  # type: ignore[arg-type]
+        return head_width(self.network, self.head)
 
 
 def joined(batches: Sequence[DomainBatch]) -> tuple[Tensor, Tensor]:
