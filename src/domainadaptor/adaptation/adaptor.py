@@ -97,6 +97,9 @@ class Adaptor(nn.Module, ABC):
         if self.reset_every == 1:
             self._forget()
 
+    def _catch_up(self, images: Tensor) -> None:
+        """Makes what `_plain_values` gives fit the weights as they are now."""
+
     def _learned(self) -> Mapping[str, Mapping[str, Tensor]]:
         """Layer -> tensor name -> value, of what was learned and is remembered."""
         return {}
@@ -122,6 +125,8 @@ class Adaptor(nn.Module, ABC):
     def adapted(self, images: Tensor) -> nn.Module:
         """A plain, independent network that holds what this batch taught: its eval output on it is the adapted one.
 
+        Where a method predicts before its step, the network is that step ahead of the prediction.
+
         Raises:
             UnsupportedNetwork: A norm layer is used more than once, so that no plain layer can hold its statistics.
         """
@@ -130,6 +135,7 @@ class Adaptor(nn.Module, ABC):
             for name, parameter in plain.named_parameters():
                 parameter.requires_grad_(self._requires_grad[name])
             if not result.fell_back and len(images) > 0:
+                self._catch_up(images)
                 for name, values in self._plain_values().items():
                     _write(plain.get_submodule(name), values)
             return plain

@@ -133,6 +133,11 @@ class StepAdaptor(Adaptor):
             optimizer = self._optimizer_of(self._learnable())
             optimizer.load_state_dict(memory.optimizer)
 
+    def _catch_up(self, images: Tensor) -> None:
+        if self._steps and not self._predict_after:
+            with torch.no_grad():
+                self._pass(images)
+
     def _learned(self) -> Mapping[str, Mapping[str, Tensor]]:
         return {name: norm.learned() for name, norm in self._adaptive.norms.items() if norm.used}
 
