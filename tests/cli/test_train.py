@@ -136,3 +136,20 @@ def test_killed_at_random_moments_it_ends_with_the_same_weights(root, tmp_path):
     killed = result("killed")
     one, other = (load_checkpoint(tmp_path / record["checkpoint"]).tensors for record in (whole, killed))
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_run_goes_on_from_another(program, root, tmp_path):
+    command = ["train", "folders", "--root", root, *SMALL, "--target", "nacht", "--json"]
+    first = json.loads(program(*command).stdout)[0]
+    name = os.path.basename(os.path.dirname(first["checkpoint"]))
+    records = [
+        json.loads(program(*command, "--weights", start, "--lr", "1e-30").stdout)[0]
+        for start in (name, first["checkpoint"])
+    ]
+    assert records[0] == records[1]
+    assert records[0]["started_from"] == name
+    one, other = (load_checkpoint(tmp_path / record["checkpoint"]).tensors for record in (first, records[0]))
+    torch.testing.assert_close(one["linear.weight"], other["linear.weight"])  # the head is kept
+    done = program("train", "folders", "--root", root, *SMALL, "--target", "été", "--weights", name)
+    assert done.returncode == 1
+    assert "must not have been trained on" in done.stderr

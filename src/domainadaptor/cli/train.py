@@ -28,7 +28,8 @@ def train(
     data_option: DataOptions = None,
     network: Annotated[str, typer.Option(help="A torchvision, timm or CIFAR network, as resnet18.")] = "resnet18",
     weights: Annotated[
-        str, typer.Option(help="pretrained: published weights that are on this machine; none; or a file.")
+        str,
+        typer.Option(help="pretrained: published weights that are on this machine; none; a file; the name of a run."),
     ] = "pretrained",
     algorithm: Annotated[str, typer.Option(help="erm, mldg, fsdcl, mvrml, arm …")] = "erm",
     option: Annotated[
@@ -65,12 +66,13 @@ def train(
 
     opened = open_dataset(dataset, root, **parse_data_options(data_option))
     options = parse_options(option or []) | ({"tasks": tuple(task)} if task else {})
+    base = output or cache_folder()
     recipe = Recipe(
         dataset=opened.name,
         sources=(),
         data=opened.fingerprint(),
         network=blueprint(network).name,
-        weights=weights,
+        weights=_run_or_file(weights, base / "runs"),
         algorithm=algorithm,
         options=options,
         select=select,
@@ -87,7 +89,6 @@ def train(
         precision=precision,
         seed=seed,
     )
-    base = output or cache_folder()
     records = []
     with joined_by_torchrun(find_device(device)) as own:
         place = Place(own, root, base / "runs", cache_folder() / "images" if cache else None)
@@ -104,6 +105,12 @@ def train(
         print_json(records)
     else:
         _show_all(records)
+
+
+def _run_or_file(weights: str, runs: Path) -> str:
+    """A checkpoint of an earlier run by the run's name, which is the same on every machine."""
+    path = Path(weights)
+    return path.parent.name if path.is_file() and path.resolve().is_relative_to(runs.resolve()) else weights
 
 
 def _splits(dataset: DomainDataset, sources: list[str], targets: list[str]) -> list[tuple[tuple[str, ...], list[str]]]:

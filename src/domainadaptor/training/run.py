@@ -17,17 +17,26 @@ from domainadaptor.data.domains import DomainDataset, Part
 from domainadaptor.data.loaders import TrainingBatches, ordered_batches
 from domainadaptor.data.pictures import Pictures, Progress
 from domainadaptor.data.preprocessing import Preprocessing, squashed
+from domainadaptor.errors import BadOption
 from domainadaptor.files import replacing
-from domainadaptor.networks.checkpoint import Card, Checkpoint, load_checkpoint, make_network, save_checkpoint
+from domainadaptor.networks.checkpoint import (
+    Card,
+    Checkpoint,
+    is_checkpoint,
+    load_checkpoint,
+    make_network,
+    save_checkpoint,
+)
 from domainadaptor.networks.context import ContextNetwork
 from domainadaptor.networks.pretrained import load_body, pretrained
-from domainadaptor.networks.weights import read_weights
+from domainadaptor.networks.weights import fit_weights, read_weights
 from domainadaptor.networks.zoo import blueprint
 from domainadaptor.training import workers
 from domainadaptor.training.fit import Batches, Moment, Plan, fit, validate
 from domainadaptor.training.recipe import Recipe
 from domainadaptor.training.selection import make_selection
 
+_WEIGHTS = "checkpoint.safetensors"
 _LARGER = 8 / 7  # the side of training images before they are cropped, to the network's: 256 / 224
 
 
@@ -67,7 +76,7 @@ def train(
     folder = place.runs / recipe.id()
     folder.mkdir(parents=True, exist_ok=True)
     preprocessing = _preprocessing(recipe)
-    record_path, weights_path = folder / "record.json", folder / "checkpoint.safetensors"
+    record_path, weights_path = folder / "record.json", folder / _WEIGHTS
     record: dict[str, Any] = {}
     if record_path.is_file() and weights_path.is_file():
         record = json.loads(record_path.read_text(encoding="utf-8"))
@@ -132,7 +141,7 @@ def _train(
     )
     heads = {name: head.state_dict() for name, head in algorithm.heads.items()}
     if workers.is_first():
-        save_checkpoint(folder / "checkpoint.safetensors", Checkpoint(card, trained.state_dict(), heads))
+        save_checkpoint(folder / _WEIGHTS, Checkpoint(card, trained.state_dict(), heads))
     skipped = dict(dataset.skipped)
     for source, held in pictures.items():
         skipped |= {f"{source}/{name}": why for name, why in held.skipped.items()}
@@ -169,9 +178,35 @@ def _start_network(recipe: Recipe, dataset: DomainDataset, place: Place) -> tupl
         found = pretrained(plan, place.root)
         load_body(network, found.tensors, plan, found.origin)
         return network, found.origin, found.note
-    path = Path(recipe.weights)
+    path = place.runs / recipe.weights / _WEIGHTS
+    path = path if path.is_file() else Path(recipe.weights)
+    if is_checkpoint(path):
+        return _go_on_from(path, network, recipe, dataset)
     load_body(network, read_weights(path), plan, str(path))
     return network, path.name, ""
+
+
+def _go_on_from(path: Path, network: nn.Module, recipe: Recipe, dataset: DomainDataset) -> tuple[nn.Module, str, str]:
+    """A network that was trained here before: its head is kept where the task is the same."""
+    started = load_checkpoint(path)
+    card = started.card
+    unseen = [source for source in card.sources if source not in recipe.sources]
+    if card.dataset == dataset.name and unseen:
+        raise BadOption(
+            f"{str(path)!r} was trained on {', '.join(card.sources)}, and {unseen[0]!r} is no source of this run: what "
+            "is left out must not have been trained on"
+        )
+    if (card.network, card.classes, card.head_bias, card.norm, card.context) == (
+        recipe.network,
+        dataset.classes,
+        recipe.head_bias,
+        recipe.norm,
+        0,
+    ):
+        fit_weights(network, started.tensors, path, dataset.classes)
+    else:
+        load_body(network, dict(started.tensors), blueprint(recipe.network), str(path))
+    return network, path.parent.name, card.note
 
 
 def _preprocessing(recipe: Recipe) -> Preprocessing:
