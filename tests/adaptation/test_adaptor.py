@@ -106,7 +106,7 @@ def test_an_exception_at_any_point_leaves_everything_as_it_was(method, images, m
 
         return wrapper
 
-    from domainadaptor.adaptation import losses, objective, step
+    from domainadaptor.adaptation import adaptive, losses, objective, step
     from domainadaptor.norms import mixed
 
     for owner, name in [
@@ -118,7 +118,8 @@ def test_an_exception_at_any_point_leaves_everything_as_it_was(method, images, m
         (objective, "random_views"),
         (torch.Tensor, "backward"),
         (torch.optim.SGD, "step"),
-        (step.StepAdaptor, "_alphas"),
+        (torch.optim.Adam, "step"),
+        (adaptive.AdaptiveNetwork, "alphas"),
         (step, "finite"),
     ]:
         monkeypatch.setattr(owner, name, stumbling(getattr(owner, name)))
@@ -193,15 +194,15 @@ def test_frozen_tensors_share_storage_and_wrapping_is_light():
     adaptor = da.adapt(net, "domainadaptor-t")
     theirs = {p.data_ptr() for p in net.parameters()}
     own = {}
-    for module in (adaptor.source, adaptor._adaptive.network):
+    for module in (adaptor.source, adaptor._main.network):
         for tensor in [*module.parameters(), *module.buffers()]:
             own[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
-    for kept in adaptor._adaptive.buffers._buffers:
+    for kept in adaptor._main._buffers._buffers:
         own[kept[3].data_ptr()] = kept[3].numel() * kept[3].element_size()
     added = sum(size for pointer, size in own.items() if pointer not in theirs)
     assert added < 0.05 * sum(t.numel() * t.element_size() for _, t in tensors(net))
     parameters = {id(p) for p in net.parameters()}
-    assert not parameters & {id(p) for m in (adaptor, adaptor._adaptive.network) for p in m.parameters()}
+    assert not parameters & {id(p) for m in (adaptor, adaptor._main.network) for p in m.parameters()}
 
 
 @pytest.mark.parametrize("context", ["no_grad", "inference_mode", "inference tensor", "enable_grad", "requires_grad"])

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from domainadaptor.adaptation.adaptive import LayerReport
 from domainadaptor.adaptation.batch import checked_batch
 from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap
 from domainadaptor.adaptation.logits import OutputReader, finite, read_logits
@@ -27,15 +28,6 @@ class Adaptation(NamedTuple):
     alpha: dict[str, float]  # layer -> weight of its source statistics; "layer[i]" for the uses of a reused layer
     note: str | None  # why it fell back, or which layers could not take part
     fell_back: bool = False  # the logits are the source network's own
-
-
-class LayerReport(NamedTuple):
-    """What becomes of one norm layer."""
-
-    name: str
-    kind: str
-    adapts: bool
-    why: str
 
 
 class Adaptor(nn.Module, ABC):

@@ -52,14 +52,18 @@ def linked_copy(network: nn.Module) -> nn.Module:
     return _copied(network, parameter=_on_same_storage, replace={})
 
 
-def twin(network: nn.Module, replace: Mapping[nn.Module, nn.Module]) -> nn.Module:
-    """A copy that holds the very same parameters, with some layers replaced wherever they are referred to."""
-    return _copied(network, parameter=lambda p: p, replace=replace)
+def twin(network: nn.Module, replace: Mapping[nn.Module, nn.Module], private: bool = False) -> nn.Module:
+    """A copy with the very same parameters, or `private` ones, and some layers replaced wherever they are used."""
+    return _copied(network, parameter=_cloned if private else lambda p: p, replace=replace)
 
 
 def independent_copy(network: nn.Module) -> nn.Module:
     """A copy that shares nothing."""
-    return _copied(network, parameter=lambda p: nn.Parameter(p.detach().clone(), requires_grad=False), replace={})
+    return _copied(network, parameter=_cloned, replace={})
+
+
+def _cloned(p: nn.Parameter) -> nn.Parameter:
+    return nn.Parameter(p.detach().clone(), requires_grad=False)
 
 
 def _copied(

@@ -1,6 +1,6 @@
 """What an adaptor minimizes on a batch: a loss of its logits, or one that needs further passes of the network."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from domainadaptor.adaptation import losses
 from domainadaptor.adaptation.logits import in_loss_precision
+from domainadaptor.adaptation.part import Part
 from domainadaptor.adaptation.views import random_views
 
 Forward = Callable[[Tensor], Tensor]
@@ -19,23 +20,22 @@ _HEATED = {"gem-t": losses.gem_t, "gem-skd": losses.gem_skd}
 LOSSES = (*_PER_IMAGE, *_HEATED, "gem-aug")
 
 
-class Objective(ABC):
-    """An unsupervised loss of one batch; what it keeps from batch to batch is forgotten with everything else."""
+class Objective(Part):
+    """An unsupervised loss of one batch, which may remember earlier batches."""
 
     @abstractmethod
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
         """The loss of the logits that `forward` gave for the images, a scalar in the graph; None: nothing to learn."""
 
-    @abstractmethod
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Remembers nothing."""
 
     def memory(self) -> Any:
-        """A copy of what it keeps from batch to batch."""
+        """Nothing."""
         return None
 
-    def recall(self, memory: Any) -> None:  # noqa: B027
-        """Goes back to what `memory` gave."""
+    def recall(self, memory: Any) -> None:
+        """Nothing to go back to."""
 
 
 class LogitLoss(Objective):
@@ -47,9 +47,6 @@ class LogitLoss(Objective):
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
         """The mean over the batch."""
         return self.per_image(logits).mean()
-
-    def reset(self) -> None:
-        """Keeps nothing."""
 
 
 class ViewsLoss(Objective):

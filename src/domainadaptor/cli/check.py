@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 import domainadaptor
-from domainadaptor.adaptation.adaptor import LayerReport
+from domainadaptor.adaptation.adaptive import LayerReport
 from domainadaptor.cli.options import MethodOptions, parse_options
 from domainadaptor.cli.terminal import (
     BatchSize,

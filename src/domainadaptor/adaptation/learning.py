@@ -1,0 +1,78 @@
+"""LearningAdaptor: an adaptor made of parts, which it resets, copies and restores alike."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from domainadaptor.adaptation.adaptive import AdaptiveNetwork, LayerReport
+from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.part import Part
+
+
+class LearningAdaptor(Adaptor):
+    """An adaptor with one adaptive network that predicts, and other parts beside it.
+
+    A subclass writes `_build`, which makes the network from the source, and `_learn`; parts that do not depend on the
+    source are made in its `__init__` and named by `_parts`.
+    """
+
+    @abstractmethod
+    def _build(self) -> AdaptiveNetwork:
+        """The network that predicts, from `self.source`."""
+
+    def _parts(self) -> Sequence[Part]:
+        """Everything with a state besides that network."""
+        return ()
+
+    def _prepare(self) -> None:
+        self._main = self._build()
+        for part in self._parts():
+            part.reset()
+
+    def _all(self) -> list[Part]:
+        return [self._main, *self._parts()]
+
+    def _forget(self) -> None:
+        for part in self._all():
+            part.reset()
+
+    def _settle(self) -> None:
+        for part in self._all():
+            part.settle()
+
+    def _memory(self) -> list[Any]:
+        return [part.memory() for part in self._all()]
+
+    def _recall(self, memory: list[Any] | None) -> None:
+        if memory is None:
+            self._forget()
+            return
+        for part, held in zip(self._all(), memory, strict=True):
+            part.recall(held)
+
+    def _learned(self) -> Mapping[str, Mapping[str, Tensor]]:
+        return self._main.learned()
+
+    def _plain_values(self) -> Mapping[str, Mapping[str, Tensor]]:
+        return self._main.plain_values()
+
+    def layers(self) -> list[LayerReport]:
+        """What becomes of each norm layer; a layer that is used more than once is known after the first batch."""
+        return self._main.layers()
+
+    def _pass(self, images: Tensor) -> Tensor:
+        """One pass of the network that predicts."""
+        self._main.begin_pass()
+        return self._run(self._main.network, images)
+
+    def _first_pass(self, images: Tensor, grad: bool) -> Tensor:
+        """The pass that folds. A layer found to be used more than once must not, so the pass is made again."""
+        with torch.set_grad_enabled(grad):
+            logits = self._pass(images)
+            if self._main.find_reused():
+                logits = self._pass(images)
+        self._main.mark_used()
+        return logits

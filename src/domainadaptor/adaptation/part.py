@@ -1,0 +1,62 @@
+"""Part: anything of an adaptor that learns or remembers, and can go back."""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
+
+
+class Part(ABC):
+    """Something with a state: the adaptor resets, settles, copies and restores all of its parts alike."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Goes back to the beginning: nothing learned, nothing remembered."""
+
+    @abstractmethod
+    def memory(self) -> Any:
+        """A copy of what it learned and remembers."""
+
+    @abstractmethod
+    def recall(self, memory: Any) -> None:
+        """Goes back to what `memory` gave."""
+
+    def settle(self) -> None:  # noqa: B027
+        """Ends a batch: lets go of what only its passes needed."""
+
+
+class KeptOptimizer(Part):
+    """An optimizer that is made when it is first needed, and kept until everything is forgotten."""
+
+    def __init__(self, factory: OptimizerFactory) -> None:
+        self._factory = factory
+        self._made: Optimizer | None = None
+        self._learnable: list[nn.Parameter] = []
+        self._waiting: dict[str, Any] | None = None
+
+    def over(self, learnable: list[nn.Parameter]) -> Optimizer:
+        """The optimizer of these parameters: the one in use, or a new one where other parameters learn now."""
+        if self._made is None or [id(p) for p in self._learnable] != [id(p) for p in learnable]:
+            self._made, self._learnable = self._factory(learnable), learnable
+            if self._waiting is not None:
+                self._made.load_state_dict(self._waiting)
+        self._waiting = None
+        return self._made
+
+    def reset(self) -> None:
+        """No momentum, no averages."""
+        self._made, self._learnable, self._waiting = None, [], None
+
+    def memory(self) -> dict[str, Any] | None:
+        """A copy of momentum and averages."""
+        return self._waiting if self._made is None else copy.deepcopy(self._made.state_dict())
+
+    def recall(self, memory: dict[str, Any] | None) -> None:
+        """Goes back to those; the parameters may be others by then, of the same shapes."""
+        self.reset()
+        self._waiting = memory
