@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 
 from domainadaptor import plugins as _plugins
+from domainadaptor.about import About as About
 from domainadaptor.adaptation.adaptor import Adaptation as Adaptation
 from domainadaptor.adaptation.adaptor import Adaptor as Adaptor
 from domainadaptor.adaptation.logits import OutputReader as OutputReader
@@ -58,6 +59,11 @@ def adapt(
 def methods() -> dict[str, str]:
     """Every method's name with one sentence on what it does."""
     return {name: _plugins.sentence(function) for name, function in _plugins.table(_RECIPES).items()}
+
+
+def about(method: str | Callable[..., Adaptor]) -> About | None:
+    """A method's paper, year, kind, needs and cost; None where its function does not say."""
+    return getattr(_plugins.find(_RECIPES, "method", method), "about", None)
 
 
 def options_of(method: str | Callable[..., Adaptor]) -> dict[str, Any]:

@@ -83,8 +83,8 @@ def test_a_loss_or_gradient_that_is_not_finite_takes_no_step(where, net, images,
     if where == "loss":
         monkeypatch.setattr("domainadaptor.adaptation.losses.entropy", lambda z: z.sum(1) * float("nan"))
     else:
-        real = step._gradients
-        monkeypatch.setattr(step, "_gradients", lambda *a: [g * float("inf") for g in real(*a)])
+        real = step.gradients_of
+        monkeypatch.setattr(step, "gradients_of", lambda *a: [g * float("inf") for g in real(*a)])
     result = da.adapt(net, "domainadaptor-t").adapt(images)
     assert torch.equal(result.logits, net(images))
     assert result.loss is None

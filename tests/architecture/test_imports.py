@@ -18,7 +18,8 @@ MAY_IMPORT = {
     "plugins": {"errors", "options"},
     "norms": {"errors", "options"},
     "adaptation": {"errors", "options", "norms"},
-    "recipes": {"errors", "options", "norms", "adaptation"},
+    "about": set(),
+    "recipes": {"errors", "options", "about", "norms", "adaptation", "tasks"},
     "files": {"errors"},
     "data": {"errors", "options", "plugins", "files"},
     "networks": {"errors", "options", "files", "norms", "data", "domainadaptor"},
@@ -39,7 +40,7 @@ MAY_IMPORT = {
         "demo",
         "domainadaptor",
     },
-    "__init__": {"plugins", "options", "errors", "adaptation"},
+    "__init__": {"plugins", "options", "errors", "about", "adaptation"},
     "__main__": {"cli"},
 }
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from domainadaptor.adaptation.copying import twin
+from domainadaptor.adaptation.features import FeatureTap, find_head
 from domainadaptor.adaptation.part import Part
 from domainadaptor.adaptation.snapshot import Snapshot
 from domainadaptor.errors import UnsupportedNetwork
@@ -37,6 +38,7 @@ class AdaptiveNetwork(Part):
         learns: "nothing", the scales and shifts of "norms", or "all" weights.
         others: Whether layer, group and instance norms learn too; then a network may have those alone.
         skip: Names of layers (their beginnings) whose scale and shift do not learn.
+        head: Name of the linear layer whose input are the features; "" finds it, None needs no features.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class AdaptiveNetwork(Part):
         learns: Learns = "norms",
         others: bool = False,
         skip: tuple[str, ...] = (),
+        head: str | None = None,
     ) -> None:
         tuned = find_other_norms(source) if others else {}
         found, self.left = ({}, {}) if norm is None else find_norms(source, required=not tuned)
@@ -74,6 +77,7 @@ class AdaptiveNetwork(Part):
                 p.requires_grad_(learns != "nothing" and not name.startswith(skip))
         for p in self.weights.values():
             p.requires_grad_(True)
+        self.tap = None if head is None else FeatureTap(self.network, find_head(self.network, head or None))
         self._buffers = Snapshot(self.network, source)
 
     def learnable(self) -> list[nn.Parameter]:
@@ -186,6 +190,8 @@ class AdaptiveNetwork(Part):
         """Running statistics are kept, what passes measured is let go, buffers are put back."""
         for norm in self.norms.values():
             norm.settle()
+        if self.tap is not None:
+            self.tap.release()
         self._buffers.restore()
 
     def memory(self) -> Any:

@@ -11,7 +11,8 @@ class Snapshot:
     """Puts back every buffer and every attribute of the given networks that a forward wrote to, replaced or added."""
 
     def __init__(self, *networks: nn.Module) -> None:
-        modules = list(dict.fromkeys(module for network in networks for module in network.modules()))
+        found = dict.fromkeys(module for network in networks for module in network.modules())
+        modules = [module for module in found if not type(module).__module__.startswith(_STAND_INS)]
         self._buffers: list[tuple[nn.Module, str, Tensor, Tensor, int]] = [
             (module, name, buffer, buffer.clone(), buffer._version)
             for module in modules
@@ -19,7 +20,7 @@ class Snapshot:
             if buffer is not None
         ]
         self._names = [(module, set(module._buffers)) for module in modules]
-        # torch's own layers keep nothing, and a stand-in resets itself; looking at all of them would cost time.
+        # torch's own layers keep nothing; looking at all of them would cost time.
         self._attributes = [(module, _attributes(module)) for module in modules if _may_keep(module)]
 
     def restore(self) -> None:
@@ -82,10 +83,11 @@ class ParameterGuard:
 
 
 _ABSENT = object()
+_STAND_INS = "domainadaptor.norms."  # they look after themselves
 
 
 def _may_keep(module: nn.Module) -> bool:
-    return not type(module).__module__.startswith(("torch.nn.", "domainadaptor.norms."))
+    return not type(module).__module__.startswith("torch.nn.")
 
 
 def _attributes(module: nn.Module) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """StepAdaptor: norm stand-ins, an objective, a few gradient steps, and a second pass; most methods are this."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from domainadaptor.adaptation.learning import LearningAdaptor
 from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.objective import Objective
 from domainadaptor.adaptation.part import KeptOptimizer, OptimizerFactory, Part
+from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.options import check_choice
 
@@ -28,6 +29,8 @@ class StepAdaptor(LearningAdaptor):
         predict: "after" the steps with one more pass, or "before" them with the first one.
         learns: The scales and shifts of "norms", or "all" weights.
         others: Whether layer, group and instance norms learn too; then a network may have those alone.
+        predictor: What answers in place of the network's head; None: the head.
+        head: Name of the linear layer whose input are the features; None: the last one.
     """
 
     def __init__(
@@ -42,6 +45,8 @@ class StepAdaptor(LearningAdaptor):
         predict: str = "after",
         learns: Learns = "norms",
         others: bool = False,
+        predictor: Predictor | None = None,
+        head: str | None = None,
     ) -> None:
         super().__init__(network, reset_every=reset_every)
         check_choice("predict", predict, ("after", "before"))
@@ -52,13 +57,34 @@ class StepAdaptor(LearningAdaptor):
         self._predict_after = predict == "after"
         self._learns: Learns = learns if self._steps else "nothing"
         self._others = others
+        self._predictor = predictor
+        self._head = None if predictor is None else head or ""
         self._rebuild()
 
     def _build(self) -> AdaptiveNetwork:
-        return AdaptiveNetwork(self.source, norm=self._norm, learns=self._learns, others=self._others)
+        return AdaptiveNetwork(self.source, norm=self._norm, learns=self._learns, others=self._others, head=self._head)
 
     def _parts(self) -> Sequence[Part]:
-        return [part for part in (self._objective, self._optimizer) if part is not None]
+        return [part for part in (self._objective, self._optimizer, self._predictor) if part is not None]
+
+    def _plain_values(self) -> Mapping[str, Mapping[str, Tensor]]:
+        if self._predictor is not None:
+            raise UnsupportedNetwork(
+                f"{type(self._predictor).__name__} answers in place of the network's head, which no plain network can "
+                "do; use adaptor(images) instead of adaptor.adapted(images)"
+            )
+        return super()._plain_values()
+
+    def _answer(self, logits: Tensor) -> Tensor:
+        """The prediction from the last pass: the logits, or what the predictor makes of its features."""
+        if self._predictor is None:
+            return logits
+        assert self._main.tap is not None
+        with torch.no_grad():
+            features = self._main.tap.of(logits).detach()
+            head = self._main.tap.head
+            assert isinstance(head, nn.Linear)
+            return self._predictor(in_loss_precision(logits.detach()), in_loss_precision(features), head)
 
     def _learn(self, images: Tensor) -> Adaptation:
         logits = before = self._first_pass(images, grad=self._steps > 0)
@@ -77,7 +103,7 @@ class StepAdaptor(LearningAdaptor):
                     logits = self._pass(images)
                 alpha = self._main.alphas()
             loss = taken
-        return Adaptation(logits.detach(), before.detach(), loss, alpha, self._note(loss))
+        return Adaptation(self._answer(logits).detach(), before.detach(), loss, alpha, self._note(loss))
 
     def _catch_up(self, images: Tensor) -> None:
         if self._steps and not self._predict_after:

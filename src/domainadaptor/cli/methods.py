@@ -1,9 +1,10 @@
 """`domainadaptor methods`: what there is."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 import domainadaptor
 from domainadaptor.cli.terminal import Json, out, print_json
@@ -20,14 +21,26 @@ def methods(
     known = domainadaptor.methods()
     if as_json:
         print_json(
-            {method: {"does": text, "options": domainadaptor.options_of(method)} for method, text in known.items()}
+            {
+                method: {"does": text, "options": domainadaptor.options_of(method), "about": _asdict(method)}
+                for method, text in known.items()
+            }
         )
         return
-    table = Table("method", "what it does")
+    table = Table(Column("method", no_wrap=True), "what it does", "paper", "kind", "needs", "passes")
     for method, text in known.items():
-        table.add_row(method, text)
+        is_ = domainadaptor.about(method)
+        paper = f"{is_.paper} {is_.year}" if is_ and is_.year else ""
+        cost = f"{is_.forwards} forward, {is_.backwards} backward" if is_ else ""
+        row = (paper, is_.kind, ", ".join(is_.needs) or "nothing", cost) if is_ else ("",) * 4
+        table.add_row(method, text, *row)
     out.print(table)
     out.print("Options of one: domainadaptor methods NAME", highlight=False)
+
+
+def _asdict(method: str) -> dict[str, object] | None:
+    said = domainadaptor.about(method)
+    return None if said is None else asdict(said)
 
 
 def _show_options(name: str, as_json: bool) -> None:

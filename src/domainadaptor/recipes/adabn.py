@@ -4,6 +4,7 @@ from functools import partial
 
 from torch import nn
 
+from domainadaptor.about import about
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.norms.mixed import MixedNorm
@@ -13,6 +14,7 @@ from domainadaptor.options import check_choice
 __all__ = ["adabn"]
 
 
+@about("Li et al., AdaBN", 2018, "statistics", forwards="1")
 def adabn(network: nn.Module, *, variance: Variance = "biased") -> Adaptor:
     """Batch statistics in every norm layer, nothing else: each batch is normalized by itself.
 

@@ -5,6 +5,7 @@ from functools import partial
 from torch import nn
 from torch.optim import SGD
 
+from domainadaptor.about import about
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.losses import check_temperature
 from domainadaptor.adaptation.objective import LOSSES, build_objective
@@ -20,6 +21,7 @@ __all__ = ["adamixbn"]
 _LARGEST = 3.4e38  # of float32; torch refuses a larger step without saying why
 
 
+@about("Zhang et al., DomainAdaptor", 2023, "statistics", forwards="1 (2 with a loss)", backwards="0 (1 with a loss)")
 def adamixbn(
     network: nn.Module,
     *,

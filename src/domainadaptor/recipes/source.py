@@ -2,12 +2,14 @@
 
 from torch import nn
 
+from domainadaptor.about import about
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.step import StepAdaptor
 
 __all__ = ["source"]
 
 
+@about("-", 0, "none", forwards="1")
 def source(network: nn.Module) -> Adaptor:
     """The network as it is, in eval mode: no adaptation."""
     return StepAdaptor(network)

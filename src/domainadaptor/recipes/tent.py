@@ -5,6 +5,7 @@ from functools import partial
 from torch import nn
 from torch.optim import SGD, Adam
 
+from domainadaptor.about import about
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.losses import check_temperature
 from domainadaptor.adaptation.objective import LOSSES, build_objective
@@ -16,6 +17,7 @@ from domainadaptor.options import check_choice, check_count, check_number
 __all__ = ["tent"]
 
 
+@about("Wang et al., Tent", 2021, "loss", forwards="1 (2 if it predicts after)", backwards="1")
 def tent(
     network: nn.Module,
     *,

@@ -1,0 +1,55 @@
+"""Features: what a network's last linear layer, its head, is given."""
+
+from torch import Tensor, nn
+
+from domainadaptor.errors import UnsupportedNetwork
+
+
+def find_head(network: nn.Module, name: str | None = None) -> str:
+    """The name of the head: the one given, or the last linear layer.
+
+    Raises:
+        UnsupportedNetwork: There is none.
+    """
+    linear = [found for found, module in network.named_modules() if isinstance(module, nn.Linear)]
+    if name is not None:
+        if name not in linear:
+            raise UnsupportedNetwork(f"head={name!r} is no linear layer of the network; it has {linear or 'none'}")
+        return name
+    if not linear:
+        raise UnsupportedNetwork(
+            f"{type(network).__name__} has no linear layer, and this method works on the features that one is given; "
+            "use a method that needs no features, as `domainadaptor methods` lists them"
+        )
+    return str(linear[-1])
+
+
+class FeatureTap:
+    """Keeps what a head is given and what it answers, for the time of one batch."""
+
+    def __init__(self, network: nn.Module, name: str) -> None:
+        self.name = name
+        self.head = network.get_submodule(name)
+        assert isinstance(self.head, nn.Linear)
+        self.head.register_forward_hook(self)
+        self._held: tuple[Tensor, Tensor] | None = None
+
+    def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        """The hook."""
+        self._held = inputs[0], output
+
+    def of(self, logits: Tensor) -> Tensor:
+        """The features, (N, D), of the pass that gave these logits.
+
+        Raises:
+            UnsupportedNetwork: The logits are not what the head answered.
+        """
+        if self._held is None or self._held[1].shape != logits.shape or not bool((self._held[1] == logits).all()):
+            raise UnsupportedNetwork(
+                f"the logits are not what the linear layer {self.name!r} answered; name the one that does, head=..."
+            )
+        return self._held[0]
+
+    def release(self) -> None:
+        """Lets go of them."""
+        self._held = None
