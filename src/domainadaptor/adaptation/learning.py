@@ -10,6 +10,7 @@ from torch import Tensor
 from domainadaptor.adaptation.adaptive import AdaptiveNetwork, LayerReport
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.part import Part
+from domainadaptor.phases import FIRST, phase
 
 
 class LearningAdaptor(Adaptor):
@@ -70,7 +71,7 @@ class LearningAdaptor(Adaptor):
 
     def _first_pass(self, images: Tensor, grad: bool) -> Tensor:
         """The pass that folds. A layer found to be used more than once must not, so the pass is made again."""
-        with torch.set_grad_enabled(grad):
+        with phase(FIRST), torch.set_grad_enabled(grad):
             logits = self._pass(images)
             if self._main.find_reused():
                 logits = self._pass(images)

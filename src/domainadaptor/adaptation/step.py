@@ -14,6 +14,7 @@ from domainadaptor.adaptation.part import KeptOptimizer, OptimizerFactory, Part
 from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.options import check_choice
+from domainadaptor.phases import BACKWARD, SECOND, UPDATE, phase
 
 
 class StepAdaptor(LearningAdaptor):
@@ -99,7 +100,7 @@ class StepAdaptor(LearningAdaptor):
             if isinstance(taken, str):
                 return self._fall_back(images, before, alpha, taken)
             if taken is not None and self._predict_after:
-                with torch.no_grad():
+                with phase(SECOND), torch.no_grad():
                     logits = self._pass(images)
                 alpha = self._main.alphas()
             loss = taken
@@ -123,11 +124,13 @@ class StepAdaptor(LearningAdaptor):
                 break
             if not finite(loss):
                 return f"the loss is not finite ({loss.item()})"
-            gradients = gradients_of(loss, learnable)
+            with phase(BACKWARD):
+                gradients = gradients_of(loss, learnable)
             if not finite(*(g for g in gradients if g is not None)):
                 return "the gradient is not finite"
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            with phase(UPDATE):
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
             value = loss.item()
         return value
 

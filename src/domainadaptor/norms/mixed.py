@@ -20,6 +20,7 @@ from domainadaptor.norms.moments import (
     unbiased_factor,
 )
 from domainadaptor.norms.recognize import SourceNorm
+from domainadaptor.phases import STATISTICS, phase
 
 
 class Use(NamedTuple):
@@ -136,7 +137,8 @@ class MixedNorm(AdaptiveNorm):
         """Normalizes a batch (N, C, ...)."""
         source = Moments(self.source_mean, self.source_var)
         count = x.numel() // x.shape[1]
-        use = self._measure(x.detach(), source, count)
+        with phase(STATISTICS):
+            use = self._measure(x.detach(), source, count)
         self.uses.append(use)
         if use.single or not torch.is_grad_enabled():
             y = self._normalize(x, use.moments)

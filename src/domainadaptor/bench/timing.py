@@ -1,0 +1,114 @@
+"""Times of methods against plain inference of the same network, in interleaved rounds of one process."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+import domainadaptor
+from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.phases import PHASES
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is timed: a network, its input, and how often."""
+
+    network: str
+    batch_size: int
+    size: int
+    rounds: int
+    device: str = "cpu"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One method on one setting."""
+
+    method: str
+    milliseconds: float  # a batch, median
+    plain_milliseconds: float
+    ratio: float  # of the medians
+    ratio_low: float  # quartiles of the rounds' own ratios
+    ratio_high: float
+    images_per_second: float
+    phases: Mapping[str, float] = field(default_factory=dict)  # milliseconds of one batch; the rest is bookkeeping
+
+
+def time_methods(
+    setting: Setting,
+    network: nn.Module,
+    methods: Mapping[str, Mapping[str, Any]],
+    progress: Callable[[str], None],
+) -> list[Timing]:
+    """Times each method, name -> options, beside plain inference in the network's fastest ordinary form."""
+    device = torch.device(setting.device)
+    network = network.to(device).to(memory_format=torch.channels_last).eval()
+    images = random_images(setting)
+    adaptors = {name: domainadaptor.adapt(network, name, **options) for name, options in methods.items()}
+
+    @torch.no_grad()
+    def plain() -> None:
+        network(images)
+
+    jobs: dict[str, Callable[[], object]] = {"": plain}
+    jobs |= {name: _call(adaptor, images) for name, adaptor in adaptors.items()}
+    for job in jobs.values():
+        job()  # the first call of anything is slower
+    times: dict[str, list[float]] = {name: [] for name in jobs}
+    for number in range(setting.rounds):
+        # In turn, so that a machine that slows down slows all of them down.
+        for name, job in jobs.items():
+            progress(f"{setting.network}, round {number + 1}: {name or 'plain inference'}")
+            times[name].append(_seconds(job, device))
+    return [
+        _timing(name, times[name], times[""], setting.batch_size, _phases(_call(adaptor, images)))
+        for name, adaptor in adaptors.items()
+    ]
+
+
+def random_images(setting: Setting) -> Tensor:
+    """A batch of noise: what it shows makes no difference to the time."""
+    draw = torch.Generator().manual_seed(setting.seed)
+    images = torch.randn(setting.batch_size, 3, setting.size, setting.size, generator=draw)
+    return images.to(setting.device).to(memory_format=torch.channels_last)
+
+
+def _call(adaptor: Adaptor, images: Tensor) -> Callable[[], object]:
+    return lambda: adaptor(images)
+
+
+def _seconds(job: Callable[[], object], device: torch.device) -> float:
+    _wait(device)
+    begun = time.perf_counter()
+    job()
+    _wait(device)
+    return time.perf_counter() - begun
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _timing(
+    name: str, own: Sequence[float], plain: Sequence[float], batch_size: int, phases: Mapping[str, float]
+) -> Timing:
+    middle, base = statistics.median(own), statistics.median(plain)
+    ratios = sorted(a / b for a, b in zip(own, plain, strict=True))
+    low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+    return Timing(name, 1000 * middle, 1000 * base, middle / base, low, high, batch_size / middle, phases)
+
+
+def _phases(job: Callable[[], object]) -> dict[str, float]:
+    """Where the time of one batch goes, by the marks that adaptors set."""
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        job()
+    found = {event.key: event.cpu_time_total / 1000 for event in seen.key_averages() if event.key in PHASES}
+    return {name: found.get(name, 0.0) for name in PHASES if name in found}

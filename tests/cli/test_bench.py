@@ -1,0 +1,29 @@
+import json
+
+
+def test_a_table_a_report_and_a_chart(program, tmp_path):
+    command = ["bench", "--network", "resnet20", "--method", "adabn", "--method", "tent", "--size", "16",
+               "--batch-size", "2", "--rounds", "1", "--no-memory", "--device", "cpu", "--output", "out"]  # fmt: skip
+    done = program(*command)
+    assert done.returncode == 0, done.stderr
+    assert "adabn" in done.stdout
+    report = json.loads((tmp_path / "out" / "bench.json").read_text())
+    assert [row["method"] for row in report["rows"]] == ["adabn", "tent"]
+    assert report["methods"]["tent"] == {"predict": "after"}
+    assert (tmp_path / "out" / "bench.png").is_file()
+    again = program(*command, "--compare", "out/bench.json")
+    assert "before" in again.stdout
+    assert json.loads(program(*command, "--json").stdout)["rows"]
+
+
+def test_mistakes_are_explained(program, tmp_path):
+    (tmp_path / "odd.json").write_text("[]")
+    for more, hint in [
+        (["--network", "resnet19"], "unknown network"),
+        (["--method", "tnt"], "did you mean 'tent'"),
+        (["--compare", "none.json"], "cannot read"),
+        (["--compare", "odd.json"], "no bench.json"),
+    ]:
+        done = program("bench", *more)
+        assert done.returncode == 1
+        assert hint in done.stderr
