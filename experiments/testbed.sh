@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export OMP_NUM_THREADS=1 PATH="$PWD/.venv/bin:$PATH"
 base="domainadaptor train pacs --network resnet20 --size 64 --batch-size 64 --head-lr 2 --schedule cosine"
-erm="$base --epochs 8 --lr 0.05"
+erm="$base --epochs 12 --lr 0.05"
 more="$base --epochs 2 --lr 0.02"
 targets="art_painting cartoon photo sketch"
 

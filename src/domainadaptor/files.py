@@ -1,11 +1,17 @@
 """Files that are written whole or not at all."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from domainadaptor.errors import BadFile
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
@@ -20,8 +26,58 @@ def replacing(path: Path) -> Iterator[Path]:
         yield beside
         with beside.open("rb+") as file:
             os.fsync(file.fileno())  # a name that points to nothing after a power cut would be worse than none
+        beside.chmod(0o666 & ~_umask())  # some writers make files that nobody else can read
         beside.replace(path)
     except OSError as error:
         raise BadFile(f"cannot write {str(path)!r}: {error.strerror or error}; choose another place") from error
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def owned(folder: Path) -> Iterator[None]:
+    """Makes a folder and keeps other processes out of it, while the context lasts; a killed process lets go of it.
+
+    Raises:
+        BadFile: It cannot be made, or another process is at work in it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise BadFile(f"cannot make the folder {str(folder)!r}: {error.strerror or error}; choose another") from error
+    with lock:
+        if fcntl is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise BadFile(f"another process is at work in {str(folder)!r}; wait for it, or stop it") from error
+        sweep(folder, ".*.*")
+        yield
+
+
+def sweep(folder: Path, pattern: str) -> None:
+    """Removes what killed processes left half-written: names that end in the number of a process that is gone."""
+    for left in folder.glob(pattern):
+        number = left.name.rpartition(".")[2]
+        if number.isdigit() and not _runs(int(number)):
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return True
+
+
+def _umask() -> int:
+    held = os.umask(0)
+    os.umask(held)
+    return held

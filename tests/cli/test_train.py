@@ -41,7 +41,7 @@ def root(tmp_path, monkeypatch):
 
 def test_each_domain_is_left_out_in_turn(program, root, tmp_path):
     done = program("train", "folders", "--root", root, *SMALL, "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 3, done.stderr  # an image could not be read
     records = json.loads(done.stdout)
     assert [list(record["target_accuracy"]) for record in records] == [["day light"], ["nacht"], ["été"]]
     first = records[0]
@@ -153,3 +153,71 @@ def test_a_run_goes_on_from_another(program, root, tmp_path):
     done = program("train", "folders", "--root", root, *SMALL, "--target", "été", "--weights", name)
     assert done.returncode == 1
     assert "must not have been trained on" in done.stderr
+
+
+def test_odd_names_are_shown_as_they_are(program, root):
+    (root / "nacht").rename(root / "[red]")
+    done = program("train", "folders", "--root", root, *SMALL, "--source", "[red]", "--source", "été")
+    assert "without day light" in done.stderr
+    assert "[red]+été" in done.stdout.replace("\n", "")
+    done = program("train", "folders", "--root", root, *SMALL, "--target", "[red]")
+    assert "without [red]" in done.stderr
+
+
+def test_a_few_damaged_images_are_no_reason_to_stop(program, root, tmp_path):
+    for name in ("0.png", "1.png", "2.png"):
+        (root / "nacht" / "cat" / name).write_bytes(b"damaged")
+    command = ["train", "folders", "--root", root, *SMALL, "--target", "été", "--batch-size", "2", "--json"]
+    done = [program(*command, "--output", "cached"), program(*command, "--output", "plain", "--no-cache")]
+    records = [json.loads(run.stdout)[0] for run in done]
+    assert [run.returncode for run in done] == [3, 3]
+    assert len(records[0]["unreadable"]) == 4
+    assert set(records[1]["unreadable"]) <= set(records[0]["unreadable"])
+    one, other = (load_checkpoint(tmp_path / record["checkpoint"]).tensors for record in records)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_changed_images_make_another_run(program, root):
+    command = ["train", "folders", "--root", root, *SMALL, "--target", "nacht", "--json"]
+    first = json.loads(program(*command).stdout)[0]
+    Image.new("RGB", (60, 60), "red").save(root / "été" / "cat" / "0.png")
+    assert json.loads(program(*command).stdout)[0]["checkpoint"] != first["checkpoint"]
+
+
+def test_what_cannot_be_trained_is_said_before_the_work(program, root, tmp_path):
+    lonely = tmp_path / "lonely"
+    (lonely / "a" / "x").mkdir(parents=True)
+    (lonely / "b" / "x").mkdir(parents=True)
+    for folder in (lonely / "a" / "x", lonely / "b" / "x"):
+        for at in range(4):
+            Image.new("RGB", (9, 9), (at * 40, 0, 0)).save(folder / f"{at}.png")
+    few = tmp_path / "few"
+    for kind in ("x", "y"):
+        (few / "a" / kind).mkdir(parents=True)
+        (few / "b" / kind).mkdir(parents=True)
+        for at in range(5):
+            Image.new("RGB", (9, 9), (at * 40, 0, 0)).save(few / "a" / kind / f"{at}.png")
+        Image.new("RGB", (9, 9)).save(few / "b" / kind / "only.png")
+    for arguments, hint in [
+        (["--root", lonely], "expected two or more"),
+        (["--root", few, "--target", "a"], "none of them for validation"),
+        (["--root", root, "--network", "googlenet", "--size", "40"], "not logits alone"),
+        (["--root", root, "--algorithm", "fsdcl", "--option", "stage=linear"], "cannot be trained with fsdcl"),
+        (["--root", root, "--network", "resnet18", "--size", "16", "--batch-size", "2", "--algorithm", "mldg"],
+         "1 images of each of 2 domains"),
+    ]:  # fmt: skip
+        done = program("train", "folders", *SMALL, *arguments)
+        assert done.returncode == 1, (arguments, done.stdout)
+        assert hint in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_another_process_at_work_is_noticed(program, root, tmp_path):
+    from domainadaptor.files import owned
+
+    command = ["train", "folders", "--root", root, *SMALL, "--target", "nacht", "--json"]
+    checkpoint = json.loads(program(*command).stdout)[0]["checkpoint"]
+    with owned(tmp_path / os.path.dirname(checkpoint)):
+        done = program(*command)
+    assert done.returncode == 1
+    assert "another process is at work" in done.stderr

@@ -96,7 +96,7 @@ def test_images_that_cannot_be_read(untouched):
     made = TrainingBatches(sources(12, broken=(1, 2)), BARE, 4, seed=0)
     found = [n for step in made.epoch(0) for batch in step for n in seen(batch.images)]
     assert sorted(found) == [0, *range(3, 12)]
-    with pytest.raises(BadFile, match="none of 2 images of 'd0' can be read"):
+    with pytest.raises(BadFile, match="none of the training images of 'd0' can be read"):
         list(TrainingBatches(sources(2, broken=(0, 1)), BARE, 2, seed=0).epoch(0))
     with pytest.raises(BadFile, match="'d0' has no images to train on"):
         TrainingBatches(sources(2, val=(0, 1)), BARE, 2, seed=0)

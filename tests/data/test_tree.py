@@ -5,6 +5,7 @@ import unicodedata
 import pytest
 from PIL import Image
 
+from domainadaptor.data.sets.folders import folders
 from domainadaptor.data.tree import FileReader, SplitFolders, for_testing, read_tree, with_lists
 from domainadaptor.errors import BadFile
 from tests.data.trees import names, picture, plant
@@ -216,3 +217,17 @@ def test_the_stamp_changes_with_the_file(tmp_path):
     path.unlink()
     assert reader.stamp("x.png") == "gone"
     assert pickle.loads(pickle.dumps(reader)) == reader
+
+
+def test_links_in_a_circle_are_skipped(tmp_path):
+    for domain in ("a", "b"):
+        for kind in ("x", "y"):
+            (tmp_path / domain / kind).mkdir(parents=True)
+            Image.new("RGB", (4, 4)).save(tmp_path / domain / kind / "1.png")
+    (tmp_path / "a" / "x" / "loop.png").symlink_to("loop.png")
+    (tmp_path / "a" / "circle").symlink_to("circle")
+    (tmp_path / "b" / "self").symlink_to(".")
+    opened = folders(tmp_path)
+    assert opened.classes == ("x", "y")
+    assert {name: len(domain.examples) for name, domain in opened.domains.items()} == {"a": 2, "b": 2}
+    assert opened.skipped["a/x/loop.png"] == "a broken link"

@@ -58,12 +58,12 @@ class Stop(BaseException):
     """As sudden as Ctrl-C."""
 
 
-def run(folder, algorithm="erm", select="best", epochs=3, stop_at=None, lr=0.05, **options):
+def run(folder, algorithm="erm", select="best", epochs=3, stop_at=None, lr=0.05, batch_size=12, **options):
     torch.manual_seed(0)
     recipe = Recipe("stripes", ("a", "b"), algorithm=algorithm, options=options, select=select, lr=lr)
     made = recipe.make(Small(), 3)
     pictures = [Pictures(domain("a", 0), squashed(10)), Pictures(domain("b", 1), squashed(10))]
-    training = TrainingBatches(pictures, squashed(10), 12, 0, made.rounds)
+    training = TrainingBatches(pictures, squashed(10), batch_size, 0, made.rounds)
     validation = {p.domain.name: (lambda p=p: ordered_batches(p, squashed(10), "val", 8)) for p in pictures}
     seen = 0
 
@@ -145,3 +145,17 @@ def test_validation_counts_all_images_alike():
     assert seen["domains"] == {"a": pytest.approx(200 / 3), "b": 0}
     base = math.log(sum(math.exp(v) for v in (2, 1, 0)))
     assert seen["loss"] == pytest.approx((2 * (base - 2) + (base - 1) + base) / 4, rel=1e-6)
+
+
+def test_weights_that_are_not_finite_after_the_last_step_are_noticed(tmp_path):
+    """One step only: its loss is fine, what it leads to is not."""
+    with pytest.raises(Diverged, match="validation loss"):
+        run(tmp_path, epochs=1, lr=1e20, batch_size=200)
+
+
+@pytest.mark.parametrize("select", ["best", "last", "swad"])
+def test_stopped_after_the_last_epoch_it_still_ends(tmp_path, select):
+    whole, _, _ = run(tmp_path, select=select)
+    again, _, _ = run(tmp_path, select=select)  # the file to go on from holds the last epoch
+    for (name, one), other in zip(whole.state_dict().items(), again.state_dict().values(), strict=True):
+        assert torch.equal(one, other), name

@@ -1,11 +1,37 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from domainadaptor.errors import BadOption
 from domainadaptor.training.recipe import Recipe, algorithms
+from tests.conftest import GoldenNet
 
 BASE = Recipe("pacs", ("photo", "sketch"))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [("erm", {"tasks": ("rotation", "jigsaw")}), ("arm", {}), ("arm", {"variant": "cml"}), ("mvrml", {})],
+)
+def test_what_is_trained_besides_the_network_follows_from_the_seed(algorithm, options):
+    made = []
+    for state in (1, 2):
+        torch.manual_seed(state)  # of the process: it must not matter
+        recipe = replace(BASE, algorithm=algorithm, options=options, seed=3)
+        made.append(recipe.make(GoldenNet().requires_grad_(False), 7))
+    networks, heads = zip(*((m.network, m.heads) for m in made), strict=True)
+    for one, other in zip(heads[0].parameters(), heads[1].parameters(), strict=True):
+        assert torch.equal(one, other)
+    if options.get("variant") == "cml":
+        for one, other in zip(networks[0].context.parameters(), networks[1].context.parameters(), strict=True):
+            assert torch.equal(one, other)
+
+
+def test_names_of_runs_are_short_enough():
+    many = tuple(f"hospital number {at}" for at in range(40))
+    assert len(replace(BASE, sources=many).id().encode()) < 200
+    assert "/" not in replace(BASE, sources=("a/b",)).id()
 
 
 def test_every_algorithm_has_a_sentence():
@@ -34,6 +60,7 @@ def test_whatever_differs_makes_another_run(change):
         ({"epochs": 0}, "at least 1"),
         ({"schedule": "cos"}, "cosine"),
         ({"precision": "half"}, "bfloat16"),
+        ({"sources": ("photo", "photo")}, "named twice"),
     ],
 )
 def test_mistakes_are_explained(change, hint):

@@ -16,7 +16,7 @@ app = typer.Typer(
     name="domainadaptor",
     help="Make a trained image classifier work on data it was never trained for, at test time.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong command line, 3 done but some images were skipped, "
-    "4 wrapping a network changed its answers.",
+    "4 wrapping a network changed its answers, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

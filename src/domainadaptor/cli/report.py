@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from domainadaptor.cli.terminal import out
+from domainadaptor.errors import BadFile
 from domainadaptor.files import replacing
 from domainadaptor.reports import training as training_report
 
@@ -24,7 +25,10 @@ def training(
 ) -> None:
     """Accuracy of trained networks at home and on the domain that was left out, as a table and a figure."""
     rows = training_report.rows(training_report.read_records(records))
-    output.mkdir(parents=True, exist_ok=True)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadFile(f"cannot make the folder {str(output)!r}: {error.strerror}; choose another --output") from error
     text = training_report.markdown(rows)
     with replacing(output / "training.md") as path:
         path.write_text(text, encoding="utf-8")

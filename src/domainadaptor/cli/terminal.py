@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import torch
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from domainadaptor.errors import BadOption
 
@@ -28,6 +36,7 @@ class Exit(IntEnum):
     FAILED = 1
     SOME_SKIPPED = 3
     NOT_NEUTRAL = 4
+    INTERRUPTED = 130
 
 
 Network = Annotated[
@@ -76,9 +85,14 @@ def print_json(value: object) -> None:
 @contextmanager
 def progress_bar(total: int) -> Iterator["Bar"]:
     """A progress bar on a terminal's standard error, nothing elsewhere."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+    with Progress(*_columns(), console=err, transient=True, disable=not err.is_terminal) as progress:
         yield Bar(progress, progress.add_task("", total=total))
+
+
+def _columns() -> tuple[ProgressColumn, ...]:
+    # Names of folders are no markup.
+    said = TextColumn("{task.description}", markup=False)
+    return said, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
 
 
 class Bar:
@@ -100,8 +114,7 @@ class Bar:
 @contextmanager
 def training_bar(what: str, quiet: bool = False) -> Iterator["TrainingBar"]:
     """A progress bar for training on a terminal's standard error, one line an epoch elsewhere."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as progress:
+    with Progress(*_columns(), console=err, transient=True, disable=quiet or not err.is_terminal) as progress:
         yield TrainingBar(progress, progress.add_task(what, total=None), what, quiet)
 
 
@@ -123,7 +136,7 @@ class TrainingBar:
         done, total = moment.epoch * moment.steps + moment.step, moment.epochs * moment.steps
         self._progress.update(self._task, description=text, completed=done, total=total)
         if moment.step == moment.steps and not err.is_terminal and not self._quiet:
-            err.print(text, highlight=False, soft_wrap=True)
+            err.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def preparing(self, what: str, done: int, total: int) -> None:
         """Images that are decoded."""

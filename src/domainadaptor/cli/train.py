@@ -1,5 +1,6 @@
 """`domainadaptor train`: train networks on source domains, one for each domain that is left out."""
 
+import hashlib
 import shlex
 import sys
 from dataclasses import replace
@@ -8,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from domainadaptor.cli.options import DataOptions, parse_data_options, parse_options
-from domainadaptor.cli.terminal import Device, Json, Root, Seed, err, find_device, out, print_json, training_bar
+from domainadaptor.cli.terminal import Device, Exit, Json, Root, Seed, err, find_device, out, print_json, training_bar
 from domainadaptor.data.domains import DomainDataset
 from domainadaptor.data.pictures import cache_folder
 from domainadaptor.errors import BadOption
@@ -38,7 +40,7 @@ def train(
     task: Annotated[list[str] | None, typer.Option(help="A task beside ERM: rotation, jigsaw.")] = None,
     select: Annotated[str, typer.Option(help="Which weights to keep: best, last or swad.")] = "best",
     norm: Annotated[str, typer.Option(help="batch, or iabn (for NOTE).")] = "batch",
-    size: Annotated[int, typer.Option(min=1, help="Side of the images.")] = 224,
+    size: Annotated[int | None, typer.Option(min=1, help="Side of the images; the network's own otherwise.")] = None,
     epochs: Annotated[int, typer.Option(min=1, help="How often all images are seen.")] = 30,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per step, over all source domains.")] = 128,
     lr: Annotated[float, typer.Option(help="Learning rate of the body; the head's is ten times that.")] = 1e-3,
@@ -67,17 +69,20 @@ def train(
     opened = open_dataset(dataset, root, **parse_data_options(data_option))
     options = parse_options(option or []) | ({"tasks": tuple(task)} if task else {})
     base = output or cache_folder()
+    plan = blueprint(network)
+    start = _run_or_file(weights, base / "runs")
     recipe = Recipe(
         dataset=opened.name,
         sources=(),
         data=opened.fingerprint(),
-        network=blueprint(network).name,
-        weights=_run_or_file(weights, base / "runs"),
+        network=plan.name,
+        weights=start,
+        start=_digest(start, base / "runs"),
         algorithm=algorithm,
         options=options,
         select=select,
         norm=norm,
-        size=size,
+        size=size or plan.preprocessing.size,
         epochs=epochs,
         batch_size=batch_size,
         lr=lr,
@@ -90,27 +95,46 @@ def train(
         seed=seed,
     )
     records = []
-    with joined_by_torchrun(find_device(device)) as own:
-        place = Place(own, root, base / "runs", cache_folder() / "images" if cache else None)
-        for sources, targets in _splits(opened, source or [], target or []):
-            with training_bar(f"without {', '.join(targets)}", quiet=not is_first()) as bar:
-                watcher = Watcher(bar.moment, bar.preparing)
-                record = run(replace(recipe, sources=sources), opened, targets, place, watcher, _command())
-            records.append(record)
-            if is_first() and not as_json:
-                _show(record)
-        if not is_first():
-            return
+    try:
+        with joined_by_torchrun(find_device(device)) as own:
+            place = Place(own, root, base / "runs", cache_folder() / "images" if cache else None)
+            for sources, targets in _splits(opened, source or [], target or []):
+                without = f"without {', '.join(targets)}" if targets else f"on {', '.join(sources)}"
+                with training_bar(without, quiet=not is_first()) as bar:
+                    watcher = Watcher(bar.moment, bar.preparing)
+                    record = run(replace(recipe, sources=sources), opened, targets, place, watcher, _command())
+                records.append(record)
+                if is_first() and not as_json:
+                    _show(record)
+            if not is_first():
+                return
+    except KeyboardInterrupt:
+        err.print("interrupted: the same command goes on after the last finished epoch", highlight=False)
+        raise typer.Exit(Exit.INTERRUPTED) from None
     if as_json:
         print_json(records)
     else:
         _show_all(records)
+    if any(record["unreadable"] for record in records):
+        raise typer.Exit(Exit.SOME_SKIPPED)
 
 
 def _run_or_file(weights: str, runs: Path) -> str:
     """A checkpoint of an earlier run by the run's name, which is the same on every machine."""
     path = Path(weights)
     return path.parent.name if path.is_file() and path.resolve().is_relative_to(runs.resolve()) else weights
+
+
+def _digest(weights: str, runs: Path) -> str:
+    """Of the file that training starts from; "" where it is none."""
+    path = next((p for p in (runs / weights / "checkpoint.safetensors", Path(weights)) if p.is_file()), None)
+    if path is None:
+        return ""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()[:12]
 
 
 def _splits(dataset: DomainDataset, sources: list[str], targets: list[str]) -> list[tuple[tuple[str, ...], list[str]]]:
@@ -136,17 +160,18 @@ def _command() -> str:
         while flag in words:
             at = words.index(flag)
             del words[at : at + 2]
+        words = [word for word in words if not word.startswith(f"{flag}=")]
     return shlex.join(words)
 
 
 def _show(record: dict[str, Any]) -> None:
-    targets = ", ".join(f"{name} {value:.1f} %" for name, value in record["target_accuracy"].items())
-    out.print(
-        f"source validation {record['source_validation']['accuracy']:.1f} %, target {targets}; "
-        f"{record['seconds'] / 60:.1f} min; {record['chosen']}",
-        highlight=False, soft_wrap=True,
-    )  # fmt: skip
-    out.print(f"  {record['checkpoint']}", highlight=False, soft_wrap=True)
+    accuracies = ", ".join(f"{name} {value:.1f} %" for name, value in record["target_accuracy"].items())
+    targets = f", target {accuracies}" if accuracies else ""
+    text = (
+        f"source validation {record['source_validation']['accuracy']:.1f} %{targets}; {record['seconds'] / 60:.1f} min"
+    )
+    _say(f"{text}; {record['chosen']}")
+    _say(f"  {record['checkpoint']}")
     if record["skipped"]:
         err.print(f"note: {len(record['skipped'])} files were skipped; the record lists them", highlight=False)
 
@@ -156,5 +181,10 @@ def _show_all(records: list[dict[str, Any]]) -> None:
     for record in records:
         for name, value in record["target_accuracy"].items():
             validation = f"{record['source_validation']['accuracy']:.1f}"
-            table.add_row(name, validation, f"{value:.1f}", f"{record['seconds'] / 60:.1f}")
-    out.print(table)
+            table.add_row(Text(name), validation, f"{value:.1f}", f"{record['seconds'] / 60:.1f}")
+    if table.row_count:
+        out.print(table)
+
+
+def _say(text: str) -> None:
+    out.print(text, markup=False, highlight=False, soft_wrap=True)

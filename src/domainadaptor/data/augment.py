@@ -8,6 +8,7 @@ from torch import Tensor
 
 _SCALE = (0.8, 1.0)  # of the area that a crop keeps
 _RATIO = (3 / 4, 4 / 3)
+_TRIES = 10
 _JITTER = 0.4  # of brightness, contrast, saturation and hue
 _GRAY = (0.2989, 0.587, 0.114)
 
@@ -31,10 +32,18 @@ def crop_and_flip(images: Tensor, size: int, generator: torch.Generator) -> Tens
 
 
 def crop_boxes(count: int, height: int, width: int, generator: torch.Generator) -> Tensor:
-    """Top, left, height and width of random crops, (N, 4); as torchvision draws them, but not rounded to pixels."""
-    area = height * width * torch.empty(count).uniform_(*_SCALE, generator=generator)
-    ratio = torch.empty(count).uniform_(math.log(_RATIO[0]), math.log(_RATIO[1]), generator=generator).exp()
-    wide, high = (area * ratio).sqrt().clamp(max=width), (area / ratio).sqrt().clamp(max=height)
+    """Top, left, height and width of random crops, (N, 4); as torchvision draws them, but not rounded to pixels.
+
+    A crop that would not fit is drawn again, up to ten times; then the whole image is taken.
+    """
+    area = height * width * torch.empty(_TRIES, count).uniform_(*_SCALE, generator=generator)
+    ratio = torch.empty(_TRIES, count).uniform_(math.log(_RATIO[0]), math.log(_RATIO[1]), generator=generator).exp()
+    wide, high = (area * ratio).sqrt(), (area / ratio).sqrt()
+    fits = (wide <= width) & (high <= height)
+    first = fits.int().argmax(0, keepdim=True)
+    found = fits.any(0)
+    wide = torch.where(found, wide.gather(0, first)[0], torch.tensor(float(width)))
+    high = torch.where(found, high.gather(0, first)[0], torch.tensor(float(height)))
     top = torch.rand(count, generator=generator) * (height - high)
     left = torch.rand(count, generator=generator) * (width - wide)
     return torch.stack([top, left, high, wide], dim=1)

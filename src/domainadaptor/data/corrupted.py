@@ -35,6 +35,10 @@ class FittedReader:
         """The other reader's: the size is in the name that `repr` gives this one."""
         return self.source.stamp(name)
 
+    def mark(self, name: str) -> str:
+        """The other reader's."""
+        return self.source.mark(name)
+
 
 @dataclass(frozen=True)
 class CorruptedReader:
@@ -59,6 +63,10 @@ class CorruptedReader:
         """Of the image, and of what is done to it."""
         done = f"{self.corruption}-{self.severity}-{self.constants}-{self.seed}"
         return f"{self.source.stamp(name)}-{done}"
+
+    def mark(self, name: str) -> str:
+        """Of the image, and of what is done to it."""
+        return f"{self.source.mark(name)}-{self.corruption}-{self.severity}-{self.constants}-{self.seed}"
 
 
 def with_corruptions(

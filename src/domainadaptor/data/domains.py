@@ -35,6 +35,9 @@ class Reader(Protocol):
     def stamp(self, name: str) -> str:
         """Something that changes when the image does."""
 
+    def mark(self, name: str) -> str:
+        """Something that mostly differs between images and is the same wherever they lie."""
+
 
 @dataclass(frozen=True)
 class Domain:
@@ -77,10 +80,11 @@ class DomainDataset:
         return [other for other in self.domains if other != name]
 
     def fingerprint(self) -> str:
-        """Differs where classes, domains, examples, labels or their split do; not where the same data lie elsewhere."""
+        """Differs where classes, domains, labels, the split or the images do; not where the same data lie elsewhere."""
         digest = hashlib.sha256(json.dumps(self.classes).encode())
         for domain in self.domains.values():
-            digest.update(json.dumps([domain.name, domain.tested, domain.examples]).encode())
+            marks = [domain.read.mark(example.name) for example in domain.examples]
+            digest.update(json.dumps([domain.name, domain.tested, domain.examples, marks]).encode())
         return digest.hexdigest()[:12]
 
     def counts(self) -> dict[str, dict[str, int]]:

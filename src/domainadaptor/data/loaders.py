@@ -46,17 +46,24 @@ class TrainingBatches:
         if empty:
             raise BadFile(f"domain {empty[0]!r} has no images to train on: they are all for validation or testing")
         self._held: dict[tuple[int, int], np.ndarray] = {}
-        self._each = max(1, batch_size // len(self._sources))
-        self._rounds = rounds
+        self._each = images_each(batch_size, len(self._sources))
+        self.rounds = rounds
         self.steps = max(1, sum(map(len, self._positions)) // (self._each * len(self._sources) * rounds))
 
     def epoch(self, epoch: int) -> Iterator[list[DomainBatch]]:
         """The steps of one epoch, each a batch per domain."""
         return ahead(self._step(epoch, step) for step in range(self.steps))
 
+    def joined(self, epoch: int) -> Iterator[Tensor]:
+        """The images of one epoch, all domains of a round together."""
+        domains = len(self._sources)
+        for step in self.epoch(epoch):
+            for start in range(0, len(step), domains):
+                yield torch.cat([batch.images for batch in step[start : start + domains]])
+
     def _step(self, epoch: int, step: int) -> list[DomainBatch]:
-        first = (epoch * self.steps + step) * self._rounds
-        rounds = range(first, first + self._rounds)
+        first = (epoch * self.steps + step) * self.rounds
+        rounds = range(first, first + self.rounds)
         return [self._batch(number, turn) for turn in rounds for number in range(len(self._sources))]
 
     def _batch(self, number: int, turn: int) -> DomainBatch:
@@ -65,8 +72,13 @@ class TrainingBatches:
         first = turn * self._each
         chosen = [self._at(number, place) for place in range(first, first + self._each)]
         images, there = source.take(chosen)
+        # A step may have few images of a domain, all of them damaged: the next ones of its sequence stand in.
+        later = first + self._each
+        while not there and later < first + self._each + len(self._positions[number]):
+            images, there = source.take([self._at(number, later)])
+            later += 1
         if not there:
-            raise BadFile(f"none of {len(chosen)} images of {source.domain.name!r} can be read: {source.skipped}")
+            raise BadFile(f"none of the training images of {source.domain.name!r} can be read: {source.skipped}")
         draw = torch.Generator().manual_seed(derived_seed(self._seed, number, turn))
         images = self._preprocessing.normalized(augment(images, self._preprocessing.size, draw))
         labels = torch.tensor([source.domain.examples[at].label for at in there])
@@ -85,6 +97,11 @@ class TrainingBatches:
             order = np.random.default_rng([self._seed, number, turn]).permutation(len(self._positions[number]))
             self._held[key] = order
         return self._held[key]
+
+
+def images_each(batch_size: int, domains: int) -> int:
+    """How many images of each domain a batch has: the same number, and one at least."""
+    return max(1, batch_size // domains)
 
 
 def ordered_batches(

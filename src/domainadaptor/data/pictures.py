@@ -18,6 +18,7 @@ from torch import Tensor
 from domainadaptor.data.domains import Domain
 from domainadaptor.data.preprocessing import Preprocessing
 from domainadaptor.errors import BadFile
+from domainadaptor.files import sweep
 
 Progress = Callable[[str, int, int], None]  # what, done, of how many
 
@@ -70,11 +71,13 @@ class Pictures:
 
     def _build(self, place: Path, progress: Progress) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(prefix=".building-", dir=place.parent))
+        sweep(place.parent, ".building-*")
+        building = Path(tempfile.mkdtemp(prefix=".building-", suffix=f".{os.getpid()}", dir=place.parent))
         try:
             total = len(self.domain.examples)
             shape = (total, self.side, self.side, 3)
             pixels = np.lib.format.open_memmap(building / "pixels.npy", mode="w+", dtype=np.uint8, shape=shape)
+            _claim(building / "pixels.npy")
             done = 0
             for start in range(0, total, _CHUNK):
                 chunk = range(start, min(start + _CHUNK, total))
@@ -112,6 +115,13 @@ class Pictures:
         for example in self.domain.examples:
             digest.update(f"{example.name}\0{self.domain.read.stamp(example.name)}\0".encode(errors="surrogateescape"))
         return f"{self.domain.name}-{self.side}-{digest.hexdigest()[:16]}".replace("/", "_")
+
+
+def _claim(path: Path) -> None:
+    """Takes the whole space now: a disk that fills up under a memory map kills the process without a word."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("rb+") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def cache_folder() -> Path:

@@ -86,7 +86,17 @@ def folders_in(base: Path) -> list[Path]:
         entries = sorted(base.iterdir())
     except OSError as error:
         raise BadFile(f"cannot look into {str(base)!r}: {error.strerror or error}") from error
-    return [entry for entry in entries if not entry.name.startswith((".", "__MACOSX")) and entry.is_dir()]
+    return [entry for entry in entries if not entry.name.startswith((".", "__MACOSX")) and _is_folder(entry)]
+
+
+def _is_folder(entry: Path) -> bool:
+    """Whether it is a folder, or a link to one that does not hold it: that would count its images twice."""
+    try:
+        if not entry.is_dir():
+            return False
+        return not entry.is_symlink() or not entry.parent.resolve().is_relative_to(entry.resolve())
+    except OSError:  # links in a circle
+        return False
 
 
 def fold(name: str) -> str:

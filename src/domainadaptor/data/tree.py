@@ -42,6 +42,10 @@ class FileReader:
             return "gone"
         return f"{seen.st_size}-{seen.st_mtime_ns}"
 
+    def mark(self, name: str) -> str:
+        """Size of the file."""
+        return self.stamp(name).partition("-")[0]
+
 
 @dataclass(frozen=True)
 class SplitFolders:
@@ -274,8 +278,11 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, str | None]]:
 def _unusable(entry: "os.DirEntry[str]") -> str | None:
     if entry.name.startswith("."):
         return "a hidden file"
-    if entry.is_dir():
-        return "a link to a folder, which is not followed"
+    try:
+        if entry.is_dir():
+            return "a link to a folder, which is not followed"
+    except OSError:  # links in a circle
+        return "a broken link"
     if os.path.splitext(entry.name)[1].lower() not in SUFFIXES:
         return f"not named like an image ({', '.join(sorted(SUFFIXES))})"
     if not entry.is_file():
@@ -290,7 +297,7 @@ def _strays(folder: Path, prefix: str) -> Iterable[tuple[str, str]]:
     return [
         (f"{prefix}{entry.name}", "not in a class folder")
         for entry in os.scandir(folder)
-        if not entry.is_dir() and not entry.name.startswith(".")
+        if not entry.name.startswith(".") and not os.path.isdir(entry)  # which takes links in a circle, too
     ]
 
 

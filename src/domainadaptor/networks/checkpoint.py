@@ -119,6 +119,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         if clash:
             raise BadOption(f"a head cannot be called {head!r}: the network has a tensor {clash[0]!r}")
         tensors |= {f"{EXTRA_HEADS}{head}.{name}": tensor for name, tensor in parts.items()}
+    _check_card(checkpoint.card, path)
     card = asdict(checkpoint.card) | {"format": _FORMAT}
     with replacing(path) as beside:
         try:
@@ -222,6 +223,12 @@ def _check_card(card: Card, path: Path) -> None:
     for name, (value, what, fine) in expected.items():
         if not fine:
             raise BadFile(f"{str(path)!r}: expected {what} as {name!r} of its card, got {value!r}; {_EDITED}")
+    for name, value in (("network", card.network), ("norm", card.norm), ("size", seen.size), ("seed", card.seed),
+                        ("sources", card.sources), ("head_bias", card.head_bias)):  # fmt: skip
+        if card.recipe.get(name, value) != value:
+            raise BadFile(
+                f"{str(path)!r}: its card says {value!r} as {name!r}, but its recipe {card.recipe[name]!r}; {_EDITED}"
+            )
     if seen.resize < seen.size:
         raise BadFile(f"{str(path)!r}: its card resizes to {seen.resize} and crops {seen.size} of that; {_EDITED}")
     try:

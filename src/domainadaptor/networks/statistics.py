@@ -60,13 +60,13 @@ def reestimate(network: nn.Module, batches: Iterable[Tensor]) -> None:
 class StatisticsVariance:
     """How much each layer's batch statistics vary over training steps, read off its running statistics.
 
-    A running mean moves by `momentum` times the way to the batch's: what it moved by tells what the batch's was. Over
-    several passes in one step it is their mixture.
+    A running mean moves by `momentum` times the way to the batch's: what it moved by tells what the batch's was. Where
+    a step has several passes, it is their mean, the later ones weighing a little more.
     """
 
     def __init__(self, network: nn.Module) -> None:
         self._layers = {name: layer for name, layer in norm_layers(network).items() if layer.momentum}
-        self._held = {name: _running(layer) for name, layer in self._layers.items()}
+        self.refresh()
         self._count = 0
         self._mean = {name: torch.zeros_like(value) for name, value in self._held.items()}
         self._squares = {name: torch.zeros_like(value) for name, value in self._held.items()}
@@ -76,14 +76,20 @@ class StatisticsVariance:
         """Takes in what the last step did."""
         self._count += 1
         for name, layer in self._layers.items():
-            now = _running(layer)
+            now, passes = _running(layer), _passes(layer)
             assert layer.momentum is not None
-            batch = self._held[name] + (now - self._held[name]) / layer.momentum
+            moved = 1 - (1 - layer.momentum) ** max(1, passes - self._passes[name])
+            batch = self._held[name] + (now - self._held[name]) / moved
             # Welford's update: sums of squares of large numbers would lose their difference.
             before = batch - self._mean[name]
             self._mean[name] += before / self._count
             self._squares[name] += before * (batch - self._mean[name])
-            self._held[name] = now
+            self._held[name], self._passes[name] = now, passes
+
+    def refresh(self) -> None:
+        """Running statistics were changed otherwise than by a step: goes on from how they are now."""
+        self._held = {name: _running(layer) for name, layer in self._layers.items()}
+        self._passes = {name: _passes(layer) for name, layer in self._layers.items()}
 
     def resume_state(self) -> dict[str, Any]:
         """All that a later process needs to go on, as copies."""
@@ -94,6 +100,7 @@ class StatisticsVariance:
         """Goes on from there."""
         self._count = state["count"]
         self._held, self._mean, self._squares = (_copied(state[part]) for part in ("held", "mean", "squares"))
+        self._passes = {name: _passes(layer) for name, layer in self._layers.items()}
 
     def by_layer(self) -> dict[str, dict[str, float]]:
         """Layer -> the variance over steps of its batch mean and batch variance, averaged over channels."""
@@ -106,6 +113,10 @@ class StatisticsVariance:
 
 def _copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def _passes(layer: _BatchNorm) -> int:
+    return 0 if layer.num_batches_tracked is None else int(layer.num_batches_tracked)
 
 
 def _running(layer: _BatchNorm) -> Tensor:

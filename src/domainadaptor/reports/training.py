@@ -11,6 +11,8 @@ from domainadaptor.errors import BadFile
 
 Record = dict[str, Any]
 
+_NOT_THE_WAY = ("seed", "sources", "data", "weights", "start")
+
 
 @dataclass(frozen=True)
 class Row:
@@ -20,7 +22,7 @@ class Row:
     how: str
     seeds: int
     targets: dict[str, list[float]]  # target -> accuracy, one a seed
-    validation: list[float]
+    validation: list[float]  # the mean over left-out domains, one a seed
     minutes: float  # of one run, on average
     commands: tuple[str, ...]
     notes: tuple[str, ...]
@@ -39,6 +41,7 @@ def read_records(folder: Path) -> list[Record]:
         except (OSError, ValueError) as error:
             raise BadFile(f"cannot read the record {str(path)!r}: {error}") from error
         if isinstance(record, dict) and "recipe" in record and "target_accuracy" in record:
+            _check(record, path)
             records.append(record)
     if not records:
         raise BadFile(f"no records of training runs below {str(folder)!r}: expected record.json files of `train`")
@@ -47,10 +50,16 @@ def read_records(folder: Path) -> list[Record]:
 
 def rows(records: Sequence[Record]) -> list[Row]:
     """One row for each way of training, in the order in which they first come."""
-    grouped: dict[tuple[str, str], list[Record]] = {}
+    grouped: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
-        grouped.setdefault((_setting(record), _how(record)), []).append(record)
-    return [_row(setting, how, found) for (setting, how), found in grouped.items()]
+        grouped.setdefault((_setting(record), _how(record), _rest(record)), []).append(record)
+    names = [(setting, how) for setting, how, _ in grouped]
+    built = []
+    for (setting, how, _), found in grouped.items():
+        alike = [others for (s, h, _), others in grouped.items() if (s, h) == (setting, how)]
+        apart = _difference(found[0], [others[0] for others in alike]) if names.count((setting, how)) > 1 else ""
+        built.append(_row(setting, f"{how} ({apart})" if apart else how, found))
+    return built
 
 
 def markdown(found: Sequence[Row]) -> str:
@@ -63,7 +72,7 @@ def markdown(found: Sequence[Row]) -> str:
         lines = [f"### {setting}", "", _line(head), _line(["---"] * len(head))]
         for row in own:
             means = [statistics.mean(values) for values in row.targets.values()]
-            whole = f"{statistics.mean(means):.1f}" if len(means) == len(targets) else ""
+            whole = f"{statistics.mean(means):.1f}" if means and len(means) == len(targets) else ""
             cells = [_spread(row.targets[target]) if target in row.targets else "" for target in targets]
             lines.append(_line([row.how, str(row.seeds), _spread(row.validation), *cells, whole, f"{row.minutes:.1f}"]))
         commands = list(dict.fromkeys(command for row in own for command in row.commands))
@@ -131,6 +140,32 @@ def _how(record: Record) -> str:
     return f"{name}{tasks}{chosen}{norm}{alone}"
 
 
+def _rest(record: Record) -> str:
+    """All of a recipe that tells ways of training apart: not the seed, the domains and what they start from."""
+    recipe = {k: v for k, v in record["recipe"].items() if k not in _NOT_THE_WAY}
+    return json.dumps([recipe, _alone(record)], sort_keys=True)
+
+
+def _difference(record: Record, others: Sequence[Record]) -> str:
+    """In which settings a way of training differs from others of the same name."""
+    recipe = record["recipe"]
+    names = [k for k in recipe if k not in _NOT_THE_WAY and any(o["recipe"].get(k) != recipe[k] for o in others)]
+    words = []
+    for name in names:
+        value = recipe[name]
+        words += [f"{k} {v}" for k, v in value.items()] if isinstance(value, dict) else [f"{name} {value}"]
+    return ", ".join(words) or "other options"
+
+
+def _check(record: Record, path: Path) -> None:
+    try:
+        _setting(record), _how(record), _row("", "", [record])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise BadFile(
+            f"{str(path)!r} is no whole record of a training run ({type(error).__name__}: {error}); move it away"
+        ) from error
+
+
 def _alone(record: Record) -> bool:
     """Whether it was trained on less than all domains but one."""
     return len(record["recipe"]["sources"]) < len(record["images"]) - 1
@@ -138,15 +173,17 @@ def _alone(record: Record) -> bool:
 
 def _row(setting: str, how: str, records: Sequence[Record]) -> Row:
     targets: dict[str, list[float]] = {}
+    by_seed: dict[int, list[float]] = {}
     for record in records:
+        by_seed.setdefault(record["recipe"]["seed"], []).append(record["source_validation"]["accuracy"])
         for target, accuracy in record["target_accuracy"].items():
             targets.setdefault(target, []).append(accuracy)
     return Row(
         setting,
         how,
-        len({record["recipe"]["seed"] for record in records}),
+        len(by_seed),
         dict(sorted(targets.items())),
-        [record["source_validation"]["accuracy"] for record in records],
+        [statistics.mean(values) for values in by_seed.values()],
         statistics.mean(record["seconds"] for record in records) / 60,
         tuple(dict.fromkeys(record["command"] for record in records)),
         tuple(dict.fromkeys(record["note"] for record in records if record["note"])),

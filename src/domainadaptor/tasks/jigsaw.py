@@ -5,6 +5,7 @@ from itertools import permutations
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from domainadaptor.errors import BadBatch
@@ -37,7 +38,7 @@ class Jigsaw(Task):
 
 
 def shuffled(images: Tensor, orders: Tensor) -> Tensor:
-    """Images whose tile at place i is the tile orders[:, i]; what does not divide by three is cut off at the far edges.
+    """Images whose tile at place i is the tile orders[:, i]; far edges that do not divide by three are filled up.
 
     Raises:
         BadBatch: The images are smaller than three pixels.
@@ -51,7 +52,9 @@ def shuffled(images: Tensor, orders: Tensor) -> Tensor:
     tiles = tiles.reshape(n, _TILES**2, channels, high, wide)
     tiles = tiles[torch.arange(n, device=images.device)[:, None], orders.to(images.device)]
     tiles = tiles.reshape(n, _TILES, _TILES, channels, high, wide).permute(0, 3, 1, 4, 2, 5)
-    return tiles.reshape(n, channels, high * _TILES, wide * _TILES)
+    tiles = tiles.reshape(n, channels, high * _TILES, wide * _TILES)
+    # Networks for one size only would not take a smaller image.
+    return F.pad(tiles, (0, width - wide * _TILES, 0, height - high * _TILES), mode="replicate")
 
 
 @lru_cache(maxsize=1)

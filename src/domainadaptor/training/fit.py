@@ -115,8 +115,7 @@ def fit(
             "log": json.dumps(log),
         }
         if workers.is_first():
-            with replacing(folder / "resume.pt") as path:
-                torch.save(state, path)
+            _write_state(folder / "resume.pt", state)
             _write_log(folder / "log.jsonl", log)
     chosen, why = selection.chosen()
     algorithm.load_state_dict(chosen)
@@ -152,10 +151,7 @@ def _train_epoch(
         with torch.autocast(device.type, torch.bfloat16, enabled=plan.precision == "bfloat16"):
             numbers = algorithm.update([_on(batch, device) for batch in batches], draw)
         if not math.isfinite(numbers["loss"]):
-            raise Diverged(
-                f"the loss is {numbers['loss']} in epoch {epoch + 1}, step {step + 1}; use a lower --lr "
-                f"(it is {plan.lr:g}) and train anew"
-            )
+            raise Diverged(f"the loss is {numbers['loss']} in epoch {epoch + 1}, step {step + 1}; {_slower(plan)}")
         variance.add()
         selection.after_step(algorithm)
         sums = {name: sums.get(name, 0.0) + value for name, value in numbers.items()}
@@ -164,11 +160,14 @@ def _train_epoch(
         mean = {name: total / (step + 1) for name, total in sums.items()}
         progress(Moment(epoch, plan.epochs, step + 1, training.steps, mean["loss"], mean.get("accuracy", 0.0), speed))
         if step + 1 == training.steps:
-            algorithm.after_epoch(_images(training, epoch, device), training.steps)
+            algorithm.after_epoch(_images(training, epoch, device), training.steps * training.rounds)
         if _is_check(step, training.steps, selection.checks_per_epoch):
             workers.average_statistics(algorithm.network)
+            variance.refresh()
             checked = validate(algorithm.network, validation, device)
             done = epoch * training.steps + step + 1
+            if not math.isfinite(checked["loss"]):
+                raise Diverged(f"the validation loss is {checked['loss']} after step {done}; {_slower(plan)}")
             selection.after_check(algorithm, Check(done, checked["accuracy"], checked["loss"]))
             checks.append({"step": done, **checked})
     return {
@@ -208,7 +207,21 @@ def _is_check(step: int, steps: int, per_epoch: int) -> bool:
 
 
 def _images(training: TrainingBatches, epoch: int, device: torch.device) -> Iterator[Tensor]:
-    return (torch.cat([batch.images for batch in step]).to(device) for step in training.epoch(epoch))
+    return (images.to(device) for images in training.joined(epoch))
+
+
+def _slower(plan: Plan) -> str:
+    return f"use a lower --lr (it is {plan.lr:g}) and train anew"
+
+
+def _write_state(path: Path, state: dict[str, Any]) -> None:
+    try:
+        with replacing(path) as beside:
+            torch.save(state, beside)
+    except RuntimeError as error:  # what torch makes of a full disk
+        raise BadFile(
+            f"cannot write {str(path)!r}: {str(error).splitlines()[0]}; free some space, and the same command goes on"
+        ) from error
 
 
 def _on(batch: DomainBatch, device: torch.device) -> DomainBatch:
@@ -226,6 +239,6 @@ def _read_state(path: Path, device: torch.device) -> dict[str, Any] | None:
 
 
 def _write_log(path: Path, log: list[dict[str, Any]]) -> None:
-    text = "".join(json.dumps(entry) + "\n" for entry in log)
+    text = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in log)
     with replacing(path) as beside:
         beside.write_text(text, encoding="utf-8")

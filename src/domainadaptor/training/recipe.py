@@ -5,12 +5,18 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import torch
+
 from domainadaptor import plugins
+from domainadaptor.data.seeds import derived_seed
+from domainadaptor.errors import BadOption
 from domainadaptor.options import check_choice, check_count, check_names, check_number
 from domainadaptor.training.algorithm import Algorithm, Settings
 from domainadaptor.training.selection import SELECTIONS
 
 ALGORITHMS = "domainadaptor.training.algorithms"
+_HEADS = 1  # a seed of their own for what is trained besides the network
+_LONGEST = 60
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,8 @@ class Recipe:
     sources: tuple[str, ...]
     data: str = ""  # the data set's fingerprint: other images make another run
     network: str = "resnet18"
-    weights: str = "pretrained"  # "pretrained", "none", or the name of a file
+    weights: str = "pretrained"  # "pretrained", "none", the name of a file or of a run
+    start: str = ""  # digest of that file: other weights make another run
     algorithm: str = "erm"
     options: dict[str, Any] = field(default_factory=dict)  # of the algorithm
     select: str = "best"
@@ -52,12 +59,17 @@ class Recipe:
         for name in ("size", "epochs", "batch_size"):
             check_count(name, getattr(self, name), low=1)
         check_count("seed", self.seed, low=0)
+        if len(set(self.sources)) < len(self.sources):
+            raise BadOption(f"a source domain is named twice: {', '.join(self.sources)}")
         check_names(plugins.find(ALGORITHMS, "algorithm", self.algorithm), self.algorithm, self.options)
 
     def make(self, network: Any, classes: int) -> Algorithm:
         """The algorithm for a network."""
         settings = Settings(classes, self.lr, self.head_lr, self.momentum, self.weight_decay)
-        made = plugins.find(ALGORITHMS, "algorithm", self.algorithm)(network, settings, **self.options)
+        function = plugins.find(ALGORITHMS, "algorithm", self.algorithm)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derived_seed(self.seed, _HEADS))
+            made = function(network, settings, **self.options)
         assert isinstance(made, Algorithm)
         return made
 
@@ -74,7 +86,11 @@ class Recipe:
         tasks = "".join(f"+{task}" for task in self.options.get("tasks", ()))
         how = f"{self.algorithm}{tasks}" + (f"-{self.select}" if self.select != "best" else "")
         how += f"-{self.norm}" if self.norm != "batch" else ""
-        return f"{self.dataset}-{network}-{self.size}-{how}-on-{'+'.join(self.sources)}-seed{self.seed}-{digest}"
+        sources = "+".join(self.sources)
+        if len(sources) > _LONGEST:  # file systems take 255 bytes; the digest tells runs apart
+            sources = f"{len(self.sources)}-domains"
+        name = f"{self.dataset}-{network}-{self.size}-{how}-on-{sources}-seed{self.seed}-{digest}"
+        return name.replace("/", "_")
 
 
 def algorithms() -> dict[str, str]:

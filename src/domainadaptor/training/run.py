@@ -1,24 +1,26 @@
 """One training run, from a recipe and a data set to a checkpoint and a record of it."""
 
+import copy
 import json
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import domainadaptor
 from domainadaptor.data.domains import DomainDataset, Part
-from domainadaptor.data.loaders import TrainingBatches, ordered_batches
+from domainadaptor.data.loaders import DomainBatch, TrainingBatches, images_each, ordered_batches
 from domainadaptor.data.pictures import Pictures, Progress
 from domainadaptor.data.preprocessing import Preprocessing, squashed
-from domainadaptor.errors import BadOption
-from domainadaptor.files import replacing
+from domainadaptor.errors import BadFile, BadOption, UnsupportedNetwork
+from domainadaptor.files import owned, replacing
 from domainadaptor.networks.checkpoint import (
     Card,
     Checkpoint,
@@ -32,6 +34,7 @@ from domainadaptor.networks.pretrained import load_body, pretrained
 from domainadaptor.networks.weights import fit_weights, read_weights
 from domainadaptor.networks.zoo import blueprint
 from domainadaptor.training import workers
+from domainadaptor.training.algorithm import Algorithm
 from domainadaptor.training.fit import Batches, Moment, Plan, fit, validate
 from domainadaptor.training.recipe import Recipe
 from domainadaptor.training.selection import make_selection
@@ -73,8 +76,35 @@ def train(
         watcher: Whom to tell.
         command: What was typed, for the record.
     """
+    _check_images(recipe, dataset)
     folder = place.runs / recipe.id()
-    folder.mkdir(parents=True, exist_ok=True)
+    with owned(folder) if workers.is_first() else nullcontext():
+        return _train_or_find(recipe, dataset, targets, place, watcher, command, folder)
+
+
+def _check_images(recipe: Recipe, dataset: DomainDataset) -> None:
+    """What can be known of the data before anything is trained."""
+    if len(dataset.classes) < 2:
+        raise BadFile(f"{dataset.name} has the class {dataset.classes[0]!r} alone: expected two or more to tell apart")
+    for source in recipe.sources:
+        for part, what in (("train", "to train on"), ("val", "for validation")):
+            if not dataset.domain(source).part(part):  # type: ignore[arg-type]
+                count = len(dataset.domain(source).examples)
+                raise BadFile(
+                    f"domain {source!r} has {count} images, none of them {what}; add images, or leave the domain out "
+                    "with --source"
+                )
+
+
+def _train_or_find(
+    recipe: Recipe,
+    dataset: DomainDataset,
+    targets: Sequence[str],
+    place: Place,
+    watcher: Watcher,
+    command: str,
+    folder: Path,
+) -> dict[str, Any]:
     preprocessing = _preprocessing(recipe)
     record_path, weights_path = folder / "record.json", folder / _WEIGHTS
     record: dict[str, Any] = {}
@@ -97,9 +127,13 @@ def _train(
 ) -> dict[str, Any]:
     network, origin, note = _start_network(recipe, dataset, place)
     algorithm = recipe.make(network, len(dataset.classes)).to(place.device).to(memory_format=torch.channels_last)
+    workers.start_alike(algorithm)
+    torch.backends.cudnn.deterministic = True  # the same command ends with the same weights, on a GPU too
+    _try_a_step(algorithm, recipe, place.device)
     larger = squashed(round(recipe.size * _LARGER))
+    sources = [_pictures(dataset, source, larger, place, watcher) for source in recipe.sources]
     training = TrainingBatches(
-        [_pictures(dataset, source, larger, place, watcher) for source in recipe.sources],
+        sources,
         preprocessing,
         recipe.batch_size,
         recipe.seed,
@@ -143,8 +177,12 @@ def _train(
     if workers.is_first():
         save_checkpoint(folder / _WEIGHTS, Checkpoint(card, trained.state_dict(), heads))
     skipped = dict(dataset.skipped)
-    for source, held in pictures.items():
-        skipped |= {f"{source}/{name}": why for name, why in held.skipped.items()}
+    unreadable = {
+        f"{held.domain.name}/{name}": why
+        for held in (*sources, *pictures.values())
+        for name, why in held.skipped.items()
+    }
+    skipped |= unreadable
     return {
         "recipe": asdict(recipe),
         "started_from": origin,
@@ -152,6 +190,7 @@ def _train(
         "splits": dataset.splits,
         "images": {name: len(domain.examples) for name, domain in dataset.domains.items()},
         "skipped": skipped,
+        "unreadable": sorted(unreadable),
         "source_validation": metrics,
         "target_accuracy": {},
         "chosen": outcome["chosen"],
@@ -164,6 +203,33 @@ def _train(
         "statistics_variance": outcome["statistics_variance"],
         "environment": _environment(place.device),
     }
+
+
+def _try_a_step(algorithm: Algorithm, recipe: Recipe, device: torch.device) -> None:
+    """One update of a copy on blank images: whatever the network or the algorithm cannot do shows before the work.
+
+    Raises:
+        UnsupportedNetwork: It cannot be trained like that.
+    """
+    each = images_each(recipe.batch_size, len(recipe.sources))
+    blank = torch.zeros(each, 3, recipe.size, recipe.size, device=device)
+    labels = torch.zeros(each, dtype=torch.long, device=device)
+    batches = [DomainBatch(blank, labels, source) for source in recipe.sources] * algorithm.rounds
+    try:
+        with torch.random.fork_rng(devices=[]):
+            copied = copy.deepcopy(algorithm).train()
+            output = copied.network(torch.cat([batch.images for batch in batches[: len(recipe.sources)]]))
+            if not isinstance(output, Tensor):
+                raise UnsupportedNetwork(f"in train mode it gives {type(output).__name__}, not logits alone")
+            copied.update(batches, torch.Generator().manual_seed(0))
+    except BadOption:
+        raise
+    except Exception as error:
+        raise UnsupportedNetwork(
+            f"{recipe.network} cannot be trained with {recipe.algorithm} at {recipe.size}x{recipe.size}, {each} images "
+            f"of each of {len(recipe.sources)} domains a step: {str(error).splitlines()[0]}; choose another --size, "
+            "--batch-size or --network"
+        ) from error
 
 
 def _start_network(recipe: Recipe, dataset: DomainDataset, place: Place) -> tuple[nn.Module, str, str]:
@@ -260,4 +326,4 @@ def _write(path: Path, record: Mapping[str, Any]) -> None:
     if not workers.is_first():
         return
     with replacing(path) as beside:
-        beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        beside.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")

@@ -55,6 +55,7 @@ class Last(Selection):
 
     def __init__(self) -> None:
         self._state: State = {}
+        self._step = 0
 
     def after_check(self, module: nn.Module, check: Check) -> None:
         """Keeps them."""
@@ -65,11 +66,12 @@ class Last(Selection):
         return self._state, f"the last, after step {self._step}"
 
     def resume_state(self) -> dict[str, Any]:
-        """Nothing: the next check has them all."""
-        return {}
+        """The last so far."""
+        return {"state": self._state, "step": self._step}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Nothing to do."""
+        """Goes on from there."""
+        self._state, self._step = state["state"], state["step"]
 
 
 class Best(Selection):

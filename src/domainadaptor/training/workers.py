@@ -27,6 +27,13 @@ def wait() -> None:
         dist.barrier()
 
 
+def start_alike(module: nn.Module) -> None:
+    """The first process's parameters and buffers, in all of them."""
+    if _together():
+        for tensor in [*module.parameters(), *module.buffers()]:
+            dist.broadcast(tensor.detach(), src=0)
+
+
 def share(batch: DomainBatch) -> DomainBatch:
     """Every process's part of a batch; all of it where there is one process, or fewer images than processes."""
     if not _together() or len(batch.labels) < count():

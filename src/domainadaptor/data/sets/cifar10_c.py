@@ -41,6 +41,10 @@ class _ArrayReader:
         seen = self.path.stat()
         return f"{seen.st_size}-{seen.st_mtime_ns}"
 
+    def mark(self, name: str) -> str:
+        """Name of the file, of which there is one."""
+        return self.path.name
+
 
 def cifar10_c(root: Path | None = None, *, severity: int = 5, seed: int = 0) -> DomainDataset:
     """CIFAR-10-C: CIFAR-10's test images under fifteen corruptions: noise, blur, weather and more.

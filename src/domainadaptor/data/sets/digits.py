@@ -28,6 +28,10 @@ class _DrawnReader:
         """Always the same: the digits and their styles are fixed."""
         return self.style
 
+    def mark(self, name: str) -> str:
+        """Always the same."""
+        return self.style
+
 
 def digits(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
     """Real handwritten digits in four styles; needs no files, but scikit-learn.

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from domainadaptor.data.loaders import DomainBatch
+from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.networks.context import ContextNetwork
 from domainadaptor.networks.statistics import norm_layers
 from domainadaptor.options import check_choice, check_count, check_number
@@ -27,6 +28,11 @@ class LearnedLossARM(Algorithm):
         self.heads[LEARNED_LOSS] = LearnedLoss(settings.classes)
         self.inner_lr = inner_lr
         self.learns = learns
+        if not self._learning():
+            raise UnsupportedNetwork(
+                f"{type(network).__name__} has no batch norm whose scale and shift the inner step could change; "
+                "use --option learns=all"
+            )
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """One outer step, the mean over domains."""

@@ -48,4 +48,4 @@ def erm(network: nn.Module, settings: Settings, *, tasks: Sequence[str] = ()) ->
         settings: The outer optimizer's, and the number of classes.
         tasks: Self-supervised tasks trained along, each with a head of its own: "rotation", "jigsaw".
     """
-    return ERM(network, settings, tasks)
+    return ERM(network, settings, (tasks,) if isinstance(tasks, str) else tuple(tasks))

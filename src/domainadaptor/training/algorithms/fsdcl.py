@@ -120,6 +120,8 @@ def fsdcl(
 ) -> Algorithm:
     """Feature stylization with a consistent answer, and domain-aware contrast.
 
+    Its authors keep the norm layers frozen; here they learn, as with every other algorithm.
+
     Args:
         network: What is trained.
         settings: The outer optimizer's, and the number of classes.
