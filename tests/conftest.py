@@ -1,12 +1,16 @@
 """Small networks and seeded batches that many tests use."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+
+import domainadaptor as da
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -57,7 +61,47 @@ def stir(network: nn.Module, seed: int = 0) -> nn.Module:
 def batch(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
     """Images off the source distribution: shifted and scaled."""
     generator = torch.Generator().manual_seed(seed)
-    return (1.5 * torch.randn(shape, generator=generator, dtype=torch.float64) + 0.4).to(dtype)
+    return (1.5 * torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu") + 0.4).to(dtype)
+
+
+def seeded(*shapes: tuple[int, ...], seed: int = 0) -> list[Tensor]:
+    """Tensors like those of a trained head."""
+    generator = torch.Generator().manual_seed(seed)
+    return [0.3 * torch.randn(shape, generator=generator, device="cpu") for shape in shapes]
+
+
+def _jigsaw_head() -> dict[str, Any]:
+    names = [f"head.{at}.{part}" for at in (0, 2, 4) for part in ("weight", "bias")]
+    return {"task": dict(zip(names, seeded((16, 16), (16,), (16, 16), (16,), (32, 16), (32,)), strict=True))}
+
+
+def _learned_loss() -> dict[str, Any]:
+    names = [f"layers.{at}.{part}" for at in (0, 2, 4, 6) for part in ("weight", "bias")]
+    shapes = [(32, 7), (32,), (32, 32), (32,), (32, 32), (32,), (1, 32), (1,)]
+    return {"learned_loss": dict(zip(names, seeded(*shapes), strict=True))}
+
+
+# What methods need besides the network, for GoldenNet and its kin.
+EXTRAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "adabn-source-and-test": lambda: {
+        "source_images": batch(6, 3, 12, 12, seed=11),
+        "target_images": batch(6, 3, 12, 12, seed=12),
+    },
+    "arm": _learned_loss,
+    "jigsaw": _jigsaw_head,
+    "rotation": lambda: {"task": {"head.weight": seeded((4, 16))[0]}},
+}
+
+
+def make(net: nn.Module, name: str, **options: Any) -> da.Adaptor:
+    """A method by name, with what it needs."""
+    return da.adapt(net, name, **{**EXTRAS.get(name, dict)(), **options})
+
+
+def needs(name: str, what: str) -> bool:
+    """Whether a method says that it needs this."""
+    said = da.about(name)
+    return said is not None and what in said.needs
 
 
 @pytest.fixture(scope="session")

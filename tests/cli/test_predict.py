@@ -7,9 +7,13 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+import domainadaptor as da
 from domainadaptor.data.preprocessing import squashed
 from domainadaptor.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
 from domainadaptor.networks.zoo import blueprint
+from domainadaptor.tasks.jigsaw import Jigsaw
+from domainadaptor.tasks.learned_loss import LearnedLoss
+from domainadaptor.tasks.rotation import Rotation
 from tests.conftest import stir
 
 NAME = "timm:mobilenetv3_small_050"
@@ -166,6 +170,52 @@ def test_an_instance_aware_checkpoint_predicts_as_it_is(program, folder, checkpo
     assert done.returncode == 1
     assert "use the method source" in done.stderr
     assert program("predict", "c.safetensors", folder, "--method", "source").returncode == 0
+
+
+def with_heads(path, **heads):
+    network = stir(make_network("resnet20", 3, head_bias=False, norm="batch"))
+    card = Card("cifar:resnet20", ("cat", "dog", "bird"), squashed(24), head_bias=False, heads=tuple(heads))
+    trained = Checkpoint(card, network.state_dict(), {name: head.state_dict() for name, head in heads.items()})
+    save_checkpoint(path, trained)
+    return network, trained
+
+
+def test_trained_heads_reach_the_methods_that_need_them(program, folder, tmp_path):
+    torch.manual_seed(0)
+    heads = {"rotation": Rotation(64), "jigsaw": Jigsaw(64), "learned_loss": LearnedLoss(3)}
+    network, trained = with_heads(tmp_path / "c.safetensors", **heads)
+    images = torch.stack(
+        [
+            trained.card.preprocessing.transform()(Image.open(path).convert("RGB"))
+            for path in sorted(folder.rglob("*.jpg"))
+        ]
+    )
+    for method, option, head in [
+        ("rotation", "task", "rotation"),
+        ("jigsaw", "task", "jigsaw"),
+        ("arm", "learned_loss", "learned_loss"),
+    ]:
+        assert trained.options_for(method).keys() == {option}
+        expected = da.adapt(network, method, **{option: heads[head]}, lr=0.5)
+        order = torch.randperm(10, generator=torch.Generator().manual_seed(0))
+        answers = expected(images[order]).softmax(1).max(1).values[order.argsort()]
+        done = program("predict", "c.safetensors", folder, "--method", method, "--option", "lr=0.5")
+        assert done.returncode == 0, done.stderr
+        found = [float(row["adapted_confidence"]) for row in rows(tmp_path / "predictions.csv")]
+        assert found == pytest.approx(answers.tolist(), abs=1e-4)
+        assert program("check", "c.safetensors", "--method", method).returncode == 0
+    assert trained.options_for("tent") == {}
+    assert trained.options_for("domainadaptor.recipes.self_supervised:rotation").keys() == {"task"}
+
+
+def test_a_checkpoint_without_the_head_says_how_to_train_one(program, folder, tmp_path):
+    with_heads(tmp_path / "c.safetensors", rotation=Rotation(64))
+    for method, hint in [("jigsaw", "--task jigsaw"), ("arm", "--algorithm arm")]:
+        for words in (("predict", "c.safetensors", folder), ("check", "c.safetensors")):
+            done = program(*words, "--method", method)
+            assert done.returncode == 1
+            assert hint in done.stderr
+            assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

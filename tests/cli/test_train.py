@@ -77,6 +77,10 @@ def test_tasks_are_saved_with_the_network(program, root, tmp_path):
     saved = load_checkpoint(tmp_path / json.loads(done.stdout)[0]["checkpoint"])
     assert saved.card.heads == ("rotation",)
     assert saved.heads["rotation"]["head.weight"].shape == (4, 64)
+    found = program(
+        "predict", json.loads(done.stdout)[0]["checkpoint"], root / "nacht" / "big dog", "--method", "rotation"
+    )
+    assert found.returncode == 0, found.stderr
 
 
 def test_networks_of_other_kinds_are_rebuilt(program, root, tmp_path):

@@ -1,5 +1,6 @@
 """Features: what a network's last linear layer, its head, is given."""
 
+import torch
 from torch import Tensor, nn
 
 from domainadaptor.errors import UnsupportedNetwork
@@ -44,7 +45,7 @@ class FeatureTap:
         Raises:
             UnsupportedNetwork: The logits are not what the head answered.
         """
-        if self._held is None or self._held[1].shape != logits.shape or not bool((self._held[1] == logits).all()):
+        if self._held is None or not _same(self._held[1], logits):
             raise UnsupportedNetwork(
                 f"the logits are not what the linear layer {self.name!r} answered; name the one that does, head=..."
             )
@@ -53,3 +54,8 @@ class FeatureTap:
     def release(self) -> None:
         """Lets go of them."""
         self._held = None
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether all values are equal, NaN to NaN."""
+    return one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)

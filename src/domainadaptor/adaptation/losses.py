@@ -35,6 +35,20 @@ def slr(logits: Tensor) -> Tensor:
     return (p * (1 - p + 1e-8).log()).sum(1)
 
 
+def likelihood_ratio(logits: Tensor) -> Tensor:
+    """Soft likelihood ratio as its inventors write it: -sum(p * log(p / (1 - p))), (N,).
+
+    That is sum(p_c * (logsumexp of the other logits - z_c)), whose gradient does not vanish for confident predictions.
+    """
+    p = logits.softmax(1)
+    top = logits == logits.amax(1, keepdim=True)
+    top = top & (top.cumsum(1) == 1)  # one of equal ones
+    # log(1 - p) is exact but for the largest p, whose rest rounds to 0: there the other logits are summed instead.
+    rest = logits.logsumexp(1, keepdim=True) + (-p.masked_fill(top, 0.0)).log1p()
+    rest = rest.where(~top, logits.masked_fill(top, float("-inf")).logsumexp(1, keepdim=True))
+    return (p * (rest - logits)).sum(1)
+
+
 def check_temperature(rule: object, scale: object) -> None:
     """Refuses what is neither the name of a rule nor a positive number."""
     if isinstance(rule, str):

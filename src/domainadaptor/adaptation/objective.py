@@ -12,6 +12,7 @@ from domainadaptor.adaptation import losses
 from domainadaptor.adaptation.logits import in_loss_precision
 from domainadaptor.adaptation.part import Part
 from domainadaptor.adaptation.views import random_views
+from domainadaptor.options import check_number
 
 Forward = Callable[[Tensor], Tensor]
 
@@ -22,6 +23,9 @@ LOSSES = (*_PER_IMAGE, *_HEATED, "gem-aug")
 
 class Objective(Part):
     """An unsupervised loss of one batch, which may remember earlier batches."""
+
+    idle = "there was nothing to learn from"  # why it gave None
+    reads_features = False  # true: `forward` gives what the head is given, and the logits carry no gradient
 
     @abstractmethod
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
@@ -78,6 +82,54 @@ class ViewsLoss(Objective):
     def recall(self, memory: Tensor) -> None:
         """Goes back to those."""
         self._generator.set_state(memory)
+
+
+class Confident(Objective):
+    """Another objective, of those images alone whose confidence in the first pass is above a threshold."""
+
+    def __init__(self, inner: Objective, threshold: float) -> None:
+        self.inner = inner
+        self.threshold = threshold
+        self.idle = f"no image is predicted with a confidence above {threshold:g}"
+        self._chosen: Tensor | None = None
+
+    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
+        """The other's loss; later steps on the same batch take the same images."""
+        if self._chosen is None:
+            self._chosen = (logits.detach().softmax(1).amax(1) > self.threshold).nonzero().flatten()
+        if len(self._chosen) == 0:
+            return None
+        return self.inner(forward, images[self._chosen], logits[self._chosen])
+
+    def settle(self) -> None:
+        """The next batch has a first pass of its own."""
+        self._chosen = None
+        self.inner.settle()
+
+    def reset(self) -> None:
+        """What the other remembers, and which images were chosen."""
+        self._chosen = None
+        self.inner.reset()
+
+    def memory(self) -> Any:
+        """The other's."""
+        return self.inner.memory()
+
+    def recall(self, memory: Any) -> None:
+        """The other goes back."""
+        self._chosen = None
+        self.inner.recall(memory)
+
+
+def check_threshold(threshold: object) -> None:
+    """Refuses what is neither None nor a confidence."""
+    if threshold is not None:
+        check_number("threshold", threshold, low=0, high=1)
+
+
+def of_confident(objective: Objective, threshold: float | None) -> Objective:
+    """The objective of images above a confidence; of all, where there is no threshold."""
+    return objective if threshold is None else Confident(objective, float(threshold))
 
 
 def build_objective(loss: str, *, temperature: str | float, scale: float, views: int, seed: int) -> Objective:

@@ -19,12 +19,17 @@ def predict(adaptor: Callable[[Tensor], Tensor], loader: Iterable[Any]) -> Tenso
     weight = next(adaptor.parameters(), None) if isinstance(adaptor, nn.Module) else None
     answers = []
     for number, batch in enumerate(loader):
-        images = _images(batch, number)
+        images = images_of(batch, number)
         answers.append(adaptor(images if weight is None else images.to(weight.device)).detach().cpu())
     return torch.cat(answers) if answers else torch.empty(0, 0)
 
 
-def _images(batch: object, number: int) -> Tensor:
+def images_of(batch: object, number: int) -> Tensor:
+    """The images in what a loader yields.
+
+    Raises:
+        BadBatch: There are none.
+    """
     if isinstance(batch, Mapping):
         batch = next((batch[key] for key in ("pixel_values", "images", "image") if key in batch), batch)
     elif isinstance(batch, (tuple, list)) and batch:

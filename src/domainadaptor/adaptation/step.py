@@ -30,6 +30,7 @@ class StepAdaptor(LearningAdaptor):
         predict: "after" the steps with one more pass, or "before" them with the first one.
         learns: The scales and shifts of "norms", or "all" weights.
         others: Whether layer, group and instance norms learn too; then a network may have those alone.
+        skip: Names of layers (their beginnings) whose scale and shift do not learn.
         predictor: What answers in place of the network's head; None: the head.
         head: Name of the linear layer whose input are the features; None: the last one.
     """
@@ -46,6 +47,7 @@ class StepAdaptor(LearningAdaptor):
         predict: str = "after",
         learns: Learns = "norms",
         others: bool = False,
+        skip: tuple[str, ...] = (),
         predictor: Predictor | None = None,
         head: str | None = None,
     ) -> None:
@@ -58,12 +60,21 @@ class StepAdaptor(LearningAdaptor):
         self._predict_after = predict == "after"
         self._learns: Learns = learns if self._steps else "nothing"
         self._others = others
+        self._skip = skip
         self._predictor = predictor
-        self._head = None if predictor is None else head or ""
+        self._reads_features = objective is not None and objective.reads_features
+        self._head = head or "" if predictor is not None or self._reads_features else None
         self._rebuild()
 
     def _build(self) -> AdaptiveNetwork:
-        return AdaptiveNetwork(self.source, norm=self._norm, learns=self._learns, others=self._others, head=self._head)
+        return AdaptiveNetwork(
+            self.source,
+            norm=self._norm,
+            learns=self._learns,
+            others=self._others,
+            skip=self._skip,
+            head=self._head,
+        )
 
     def _parts(self) -> Sequence[Part]:
         return [part for part in (self._objective, self._optimizer, self._predictor) if part is not None]
@@ -81,14 +92,16 @@ class StepAdaptor(LearningAdaptor):
         if self._predictor is None:
             return logits
         assert self._main.tap is not None
-        with torch.no_grad():
+        # Without autocast, whose products of matrices would round what the predictor compares.
+        with torch.no_grad(), torch.autocast(logits.device.type, enabled=False):
             features = self._main.tap.of(logits).detach()
             head = self._main.tap.head
             assert isinstance(head, nn.Linear)
-            return self._predictor(in_loss_precision(logits.detach()), in_loss_precision(features), head)
+            answer = self._predictor(in_loss_precision(logits.detach()), in_loss_precision(features), head)
+            return answer.to(logits.dtype)
 
     def _learn(self, images: Tensor) -> Adaptation:
-        logits = before = self._first_pass(images, grad=self._steps > 0)
+        logits = before = self._first_pass(images, grad=self._steps > 0 and not self._reads_features)
         alpha = self._main.alphas()
         if not finite(before):
             why = "the logits under mixed statistics are not finite"
@@ -113,13 +126,12 @@ class StepAdaptor(LearningAdaptor):
 
     def _take_steps(self, images: Tensor, before: Tensor, learnable: list[nn.Parameter]) -> float | str | None:
         """The last loss, why no step can be taken, or None where there was nothing to learn."""
-        assert self._objective is not None
         assert self._optimizer is not None
         optimizer = self._optimizer.over(learnable)
         value = None
         for step in range(self._steps):
-            logits = before if step == 0 else self._pass(images)
-            loss = self._objective(self._pass, images, in_loss_precision(logits))
+            logits = before if step == 0 or self._reads_features else self._pass(images)
+            loss = self._loss(images, in_loss_precision(logits))
             if loss is None:
                 break
             if not finite(loss):
@@ -134,6 +146,16 @@ class StepAdaptor(LearningAdaptor):
             value = loss.item()
         return value
 
+    def _loss(self, images: Tensor, logits: Tensor) -> Tensor | None:
+        """What a step minimizes."""
+        assert self._objective is not None
+        return self._objective(self._features if self._reads_features else self._pass, images, logits)
+
+    def _features(self, images: Tensor) -> Tensor:
+        """What the head is given in a pass."""
+        assert self._main.tap is not None
+        return in_loss_precision(self._main.tap.of(self._pass(images)))
+
     def _note(self, loss: float | None) -> str | None:
         notes = []
         single = [name for name, norm in self._main.mixed().items() if any(use.single for use in norm.uses)]
@@ -144,6 +166,8 @@ class StepAdaptor(LearningAdaptor):
         if self._steps and loss is None and not self._main.learnable():
             reused = listed(self._main.reused())
             notes.append(f"no step: every layer that could learn is used more than once ({reused})")
+        elif self._steps and loss is None and self._objective is not None:
+            notes.append(f"no step: {self._objective.idle}")
         return "; ".join(notes) or None
 
 

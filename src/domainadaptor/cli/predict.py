@@ -56,6 +56,7 @@ def predict(
     if not output.absolute().parent.is_dir():
         raise BadFile(f"no folder for --output {str(output)!r}; make it first")
     from domainadaptor.networks.build import is_file, open_network  # timm and torchvision take seconds to import
+    from domainadaptor.networks.checkpoint import heads_for
 
     if weights in (None, "none") and not is_file(network):
         raise BadOption(
@@ -64,7 +65,7 @@ def predict(
         )
     place = find_device(device)
     opened = open_network(network, weights, read_classes(classes) if classes is not None else [], root).at(size)
-    options = parse_options(option or [])
+    options = {**heads_for(method, opened.heads), **parse_options(option or [])}
     if "seed" in domainadaptor.options_of(method):
         options.setdefault("seed", seed)
     adaptor = domainadaptor.adapt(opened.network.to(place), method, **options)

@@ -1,10 +1,10 @@
 """A network with its weights, ready to use: by name with weights from a file, or a checkpoint, which knows it all."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from torch import nn
+from torch import Tensor, nn
 
 from domainadaptor.data.preprocessing import Preprocessing
 from domainadaptor.errors import BadOption
@@ -25,6 +25,7 @@ class Opened:
     trained_at: int | None = None  # the side of the images, where it is known
     notes: tuple[str, ...] = ()
     random: bool = False  # no weights were given
+    heads: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)  # trained besides the network
 
     def at(self, size: int | None) -> "Opened":
         """The same for another input size, with a note where it was trained at one; None keeps its own."""
@@ -83,7 +84,9 @@ def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) ->
             f"{path.name} was trained with other preprocessing than {card.network} usually has, and is given its own "
             f"({own.sentence()}) instead of the usual ({usual.sentence()})"
         )
-    return Opened(checkpoint.build(path), card.network, card.classes, own, own.size, tuple(notes))
+    return Opened(
+        checkpoint.build(path), card.network, card.classes, own, own.size, tuple(notes), heads=checkpoint.heads
+    )
 
 
 def _published(plan: Blueprint, classes: Sequence[str], root: Path | None) -> Opened:

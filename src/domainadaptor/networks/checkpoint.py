@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from domainadaptor import options_of
 from domainadaptor.data.preprocessing import INTERPOLATIONS, Preprocessing
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.files import replacing
@@ -76,6 +77,10 @@ class Checkpoint:
         fit_weights(network, self.tensors, where)
         return network.eval()
 
+    def options_for(self, method: str) -> dict[str, Mapping[str, Tensor]]:
+        """What the checkpoint holds that a method needs: adapt(network, method, **checkpoint.options_for(method))."""
+        return heads_for(method, self.heads)
+
     def fill_head(self, name: str, module: nn.Module, where: Path = Path("the checkpoint")) -> None:
         """Loads the tensors of an extra head into a module.
 
@@ -88,6 +93,14 @@ class Checkpoint:
                 f"train a network with it: domainadaptor train … --task {name}"
             )
         fit_weights(module, self.heads[name], where)
+
+
+def heads_for(method: str, heads: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Mapping[str, Tensor]]:
+    """Those trained heads that a method has an option for, by the option: "task" takes the head of its own name."""
+    name = method.rpartition(":")[2].replace("_", "-")
+    wanted = {"task": name, "learned_loss": "learned_loss"}
+    options = options_of(method)
+    return {option: heads[head] for option, head in wanted.items() if option in options and head in heads}
 
 
 def make_network(name: str, classes: int, *, head_bias: bool, norm: str, seed: int = 0) -> nn.Module:

@@ -8,7 +8,7 @@ from torch.optim import SGD
 from domainadaptor.about import about
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.losses import check_temperature
-from domainadaptor.adaptation.objective import LOSSES, build_objective
+from domainadaptor.adaptation.objective import LOSSES, build_objective, check_threshold, of_confident
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.errors import BadOption
 from domainadaptor.norms.alpha import check_alpha
@@ -34,6 +34,7 @@ def adamixbn(
     variance: Variance = "unbiased",
     lr: float = 1e-3,
     steps: int = 1,
+    threshold: float | None = None,
     seed: int = 0,
 ) -> Adaptor:
     """Source and batch statistics mixed in every norm layer, by how far the batch is from the source.
@@ -49,6 +50,7 @@ def adamixbn(
         variance: "unbiased" as the authors compute it, or "biased" as batch normalization does.
         lr: The learning rate of plain gradient descent.
         steps: How many steps each batch gets.
+        threshold: Only images whose confidence in the first pass is above it are learned from; None: all of them.
         seed: Of the random views; the same batch always gets the same ones.
     """
     loss = None if loss == "none" else loss
@@ -60,13 +62,14 @@ def adamixbn(
     check_choice("variance", variance, VARIANCES)
     check_number("lr", lr, low=0, high=_LARGEST)
     check_count("steps", steps, low=0)
+    check_threshold(threshold)
     check_count("seed", seed, low=0)
-    _refuse_idle(loss, temperature=temperature, scale=scale, views=views, lr=lr, steps=steps)
+    _refuse_idle(loss, temperature=temperature, scale=scale, views=views, lr=lr, steps=steps, threshold=threshold)
     made = None if loss is None else build_objective(loss, temperature=temperature, scale=scale, views=views, seed=seed)
     return StepAdaptor(
         network,
         norm=partial(MixedNorm, alpha=alpha, fold=fold, variance=variance),
-        objective=made,
+        objective=None if made is None else of_confident(made, threshold),
         optimizer=partial(SGD, lr=float(lr)),
         steps=int(steps),
     )
@@ -79,6 +82,7 @@ def _refuse_idle(loss: str | None, **options: object) -> None:
     reasons = {
         "lr": None if loss else "there is no step without a loss",
         "steps": None if loss else "there is no step without a loss",
+        "threshold": None if loss else "there is no step without a loss",
         "temperature": None if gem else "only the gem losses have a temperature",
         "scale": "the temperature is a number" if fixed else None if gem else "only the gem losses have a temperature",
         "views": None if loss == "gem-aug" else "only gem-aug looks at views",

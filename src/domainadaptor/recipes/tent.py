@@ -1,4 +1,4 @@
-"""Tent: entropy down, through the norm layers. Wang et al., ICLR 2021; SLR: Mummadi et al., 2021."""
+"""Tent: entropy down, through the norm layers. Wang et al., ICLR 2021."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from torch.optim import SGD, Adam
 from domainadaptor.about import about
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.losses import check_temperature
-from domainadaptor.adaptation.objective import LOSSES, build_objective
+from domainadaptor.adaptation.objective import LOSSES, Objective, build_objective, check_threshold, of_confident
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.norms.mixed import MixedNorm
 from domainadaptor.norms.moments import VARIANCES, Variance
@@ -30,6 +30,7 @@ def tent(
     predict: str = "before",
     m: float = 1.0,
     variance: Variance = "biased",
+    threshold: float | None = None,
     temperature: str | float = "code",
     scale: float = 2.0,
     views: int = 3,
@@ -48,32 +49,65 @@ def tent(
         predict: "before" the step as its authors, or "after" it with one more pass (the paper's protocol).
         m: The weight of the new batch in running statistics: 1 is the batch alone, 0 the source's.
         variance: "biased" as batch normalization, or "unbiased".
+        threshold: Only images whose confidence in the first pass is above it are learned from; None: all of them.
         temperature: Of the GEM losses: "code", "per_image", "batch_mean", or a number.
         scale: The temperature is this times the deviation of an image's logits.
         views: How many random views of each image "gem-aug" learns from.
         seed: Of the random views.
     """
     check_choice("loss", loss, LOSSES)
+    check_count("views", views, low=1)
+    check_count("seed", seed, low=0)
+    check_temperature(temperature, scale)
+    return descend(
+        network,
+        build_objective(loss, temperature=temperature, scale=scale, views=views, seed=seed),
+        lr=lr,
+        optimizer=optimizer,
+        momentum=momentum,
+        steps=steps,
+        reset_every=reset_every,
+        predict=predict,
+        m=m,
+        variance=variance,
+        threshold=threshold,
+    )
+
+
+def descend(
+    network: nn.Module,
+    objective: Objective,
+    *,
+    lr: float,
+    optimizer: str,
+    momentum: float,
+    steps: int,
+    reset_every: int | None,
+    predict: str,
+    m: float,
+    variance: Variance,
+    threshold: float | None,
+    skip: tuple[str, ...] = (),
+) -> Adaptor:
+    """Tent with another objective: batch statistics, and steps on the scales and shifts but of layers to skip."""
     check_choice("optimizer", optimizer, ("adam", "sgd"))
     check_choice("variance", variance, VARIANCES)
     check_number("lr", lr, low=0, high=3.4e38)
     check_number("momentum", momentum, low=0, high=1)
     check_number("m", m, low=0, high=1)
     check_count("steps", steps, low=1)
-    check_count("views", views, low=1)
-    check_count("seed", seed, low=0)
-    check_temperature(temperature, scale)
-    made = build_objective(loss, temperature=temperature, scale=scale, views=views, seed=seed)
+    check_threshold(threshold)
     factory = (
         partial(SGD, lr=lr, momentum=momentum) if optimizer == "sgd" else partial(Adam, lr=lr, betas=(momentum, 0.999))
     )
     return StepAdaptor(
         network,
         norm=partial(MixedNorm, alpha=1.0 - m, fold=False, variance=variance, running=m < 1),
-        objective=made,
+        objective=of_confident(objective, threshold),
         optimizer=factory,
         steps=steps,
         reset_every=reset_every,
         predict=predict,
         others=True,
+        skip=skip,
     )

@@ -29,7 +29,7 @@ class Jigsaw(Task):
 
     def examples(self, images: Tensor, draw: torch.Generator) -> tuple[Tensor, Tensor]:
         """Shuffled images, and the number of the order."""
-        orders = torch.randint(ORDERS + 1, (len(images),), generator=draw)
+        orders = torch.randint(ORDERS + 1, (len(images),), generator=draw, device="cpu")
         return shuffled(images, torch.from_numpy(tile_orders())[orders]), orders.to(images.device)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -41,8 +41,10 @@ def shuffled(images: Tensor, orders: Tensor) -> Tensor:
     """Images whose tile at place i is the tile orders[:, i]; far edges that do not divide by three are filled up.
 
     Raises:
-        BadBatch: The images are smaller than three pixels.
+        BadBatch: They are no images, or smaller than three pixels.
     """
+    if images.ndim != 4:
+        raise BadBatch(f"jigsaw needs images of shape (N, C, H, W), got {tuple(images.shape)}")
     n, channels, height, width = images.shape
     if min(height, width) < _TILES:
         raise BadBatch(f"jigsaw needs images of at least 3x3 pixels, got {height}x{width}")

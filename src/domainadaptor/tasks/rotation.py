@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from domainadaptor.errors import BadBatch
 from domainadaptor.tasks import Task
 
 __all__ = ["rotation"]
@@ -17,7 +18,7 @@ class Rotation(Task):
 
     def examples(self, images: Tensor, draw: torch.Generator) -> tuple[Tensor, Tensor]:
         """Turned images, and the number of quarter turns."""
-        turns = torch.randint(4, (len(images),), generator=draw)
+        turns = torch.randint(4, (len(images),), generator=draw, device="cpu")
         return rotated(images, turns), turns.to(images.device)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -26,7 +27,13 @@ class Rotation(Task):
 
 
 def rotated(images: Tensor, turns: Tensor) -> Tensor:
-    """Each image by its own number of quarter turns; images must be square."""
+    """Each image by its own number of quarter turns.
+
+    Raises:
+        BadBatch: The images are not square, so that a turned one would have another shape.
+    """
+    if images.ndim != 4 or images.shape[2] != images.shape[3]:
+        raise BadBatch(f"rotation needs square images of shape (N, C, S, S), got {tuple(images.shape)}; crop them")
     result = images.clone()
     for turn in (1, 2, 3):
         chosen = (turns == turn).to(images.device)
