@@ -1,12 +1,16 @@
 """Small networks and seeded batches that many tests use."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+
+import domainadaptor as da
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -58,6 +62,17 @@ def batch(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Ten
     """Images off the source distribution: shifted and scaled."""
     generator = torch.Generator().manual_seed(seed)
     return (1.5 * torch.randn(shape, generator=generator, dtype=torch.float64) + 0.4).to(dtype)
+
+
+# What a method is given in the tests of every method: what it needs, and sizes that suit batches of eight.
+EXTRAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "cotta": lambda: {"views": 2},
+}
+
+
+def make(network: nn.Module, method: str, **options: Any) -> da.Adaptor:
+    """An adaptor for networks like GoldenNet, with the extras that its method gets."""
+    return da.adapt(network, method, **{**EXTRAS.get(method, dict)(), **options})
 
 
 @pytest.fixture(scope="session")

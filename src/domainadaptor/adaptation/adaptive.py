@@ -129,6 +129,13 @@ class AdaptiveNetwork(Part):
         """The layers that are used more than once."""
         return [name for name, norm in self.norms.items() if norm.reused]
 
+    def single_note(self) -> str | None:
+        """Says which layers were given one value per channel in the last pass, if any were."""
+        single = [name for name, norm in self.mixed().items() if any(use.single for use in norm.uses)]
+        if not single:
+            return None
+        return f"one value per channel, so alpha is 1 and the source statistics were kept, in: {listed(single)}"
+
     def layers(self) -> list[LayerReport]:
         """What becomes of each norm layer."""
         reports = [

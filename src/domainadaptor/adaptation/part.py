@@ -5,7 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -60,3 +61,23 @@ class KeptOptimizer(Part):
         """Goes back to those; the parameters may be others by then, of the same shapes."""
         self.reset()
         self._waiting = memory
+
+
+class Draws(Part):
+    """Random numbers from a seed; on the CPU, so that every device draws the same."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.reset()
+
+    def reset(self) -> None:
+        """The same numbers as at first."""
+        self.generator = torch.Generator("cpu").manual_seed(self.seed)
+
+    def memory(self) -> Tensor:
+        """Which numbers are next."""
+        return self.generator.get_state()
+
+    def recall(self, memory: Tensor) -> None:
+        """Goes back to those."""
+        self.generator.set_state(memory)
