@@ -67,12 +67,19 @@ def batch(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Ten
 # What a method is given in the tests of every method: what it needs, and sizes that suit batches of eight.
 EXTRAS: dict[str, Callable[[], dict[str, Any]]] = {
     "cotta": lambda: {"views": 2},
+    "memo": lambda: {"views": 2},
 }
+PER_IMAGE = ("memo",)  # each image has an adapted network of its own
 
 
 def make(network: nn.Module, method: str, **options: Any) -> da.Adaptor:
     """An adaptor for networks like GoldenNet, with the extras that its method gets."""
     return da.adapt(network, method, **{**EXTRAS.get(method, dict)(), **options})
+
+
+def one_network(method: str, images: Tensor) -> Tensor:
+    """As many of the images as one adapted network can stand for."""
+    return images[:1] if method in PER_IMAGE else images
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from torch import nn
 
 import domainadaptor as da
 from domainadaptor.errors import AdaptationError, UnsupportedNetwork
-from tests.conftest import GoldenNet, batch, make, stir
+from tests.conftest import GoldenNet, batch, make, one_network, stir
 
 METHODS = list(da.methods())
 LEARNING = [name for name in METHODS if da.options_of(name).get("loss")]
@@ -70,7 +70,7 @@ def test_the_network_is_untouched(method, images):
     adaptor = make(net, method)
     adaptor(images)
     adaptor.adapt(images[:1])
-    adaptor.adapted(images)
+    adaptor.adapted(one_network(method, images))
     adaptor.reset()
     adaptor.double()
     adaptor.load_state_dict({name: t + 1 for name, t in adaptor.state_dict().items()})
@@ -86,7 +86,7 @@ class Stumble(Exception):
 @pytest.mark.parametrize("method", METHODS)
 def test_an_exception_at_any_point_leaves_everything_as_it_was(method, images, monkeypatch):
     """Counts the calls that a batch makes into layers, losses, autograd and optimizer; then fails at each of them."""
-    net = odd_net()
+    net, images = odd_net(), one_network(method, images)
     adaptor = make(net, method, **({"lr": 0.1} if method in LEARNING else {}))
     adaptor(images)
     before = fingerprint(net)
@@ -155,7 +155,7 @@ def test_nothing_is_kept_between_batches(method, images):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_adapted_plain_network_repeats_the_adapted_logits(method, images):
-    net = odd_net()
+    net, images = odd_net(), one_network(method, images)
     adaptor = make(net, method, **({"lr": 0.1, "steps": 2} if method in LEARNING else {}))
     plain = adaptor.adapted(images)
     assert type(plain) is GoldenNet

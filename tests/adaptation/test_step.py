@@ -6,7 +6,7 @@ from torch import nn
 
 import domainadaptor as da
 from domainadaptor.errors import UnsupportedNetwork
-from tests.conftest import GoldenNet, batch, make, stir
+from tests.conftest import PER_IMAGE, GoldenNet, batch, make, stir
 
 METHODS = list(da.methods())
 MIXING = [name for name in METHODS if name not in ("source", "adabn")]
@@ -53,7 +53,8 @@ def test_one_value_per_channel_is_noted(method, net):
     result = make(net, method).adapt(batch(1, 3, 1, 1))
     assert result.note.startswith("one value per channel")
     assert set(result.alpha.values()) == {1.0}
-    assert make(net, method).adapt(batch(2, 3, 1, 1)).note is None
+    if method not in PER_IMAGE:
+        assert make(net, method).adapt(batch(2, 3, 1, 1)).note is None
 
 
 def test_dead_channels_stay_finite(net, images):
@@ -72,7 +73,7 @@ def test_equal_logits_stay_finite(net, images):
     nn.init.zeros_(net.fc.bias)
     for method in METHODS:
         result = make(net, method).adapt(images)
-        assert torch.equal(result.logits, torch.zeros(8, 7))
+        torch.testing.assert_close(result.logits, torch.zeros(8, 7), atol=1e-9, rtol=0)  # entropies are flat there
         assert not result.fell_back
 
 
