@@ -68,6 +68,7 @@ def batch(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Ten
 EXTRAS: dict[str, Callable[[], dict[str, Any]]] = {
     "cotta": lambda: {"views": 2},
     "memo": lambda: {"views": 2},
+    "rotta": lambda: {"capacity": 6, "update_every": 4, "nu": 0.1},
 }
 PER_IMAGE = ("memo",)  # each image has an adapted network of its own
 
