@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import domainadaptor as da
+from domainadaptor.norms.instance_aware import make_instance_aware
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -68,6 +69,7 @@ def batch(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Ten
 EXTRAS: dict[str, Callable[[], dict[str, Any]]] = {
     "cotta": lambda: {"views": 2},
     "memo": lambda: {"views": 2},
+    "note": lambda: {"capacity": 6, "update_every": 4},
     "rotta": lambda: {"capacity": 6, "update_every": 4, "nu": 0.1},
 }
 PER_IMAGE = ("memo",)  # each image has an adapted network of its own
@@ -76,6 +78,13 @@ PER_IMAGE = ("memo",)  # each image has an adapted network of its own
 def make(network: nn.Module, method: str, **options: Any) -> da.Adaptor:
     """An adaptor for networks like GoldenNet, with the extras that its method gets."""
     return da.adapt(network, method, **{**EXTRAS.get(method, dict)(), **options})
+
+
+def suited(network: nn.Module, method: str) -> nn.Module:
+    """The network itself, with the norms that the method needs."""
+    if method == "note":
+        make_instance_aware(network)
+    return network
 
 
 def one_network(method: str, images: Tensor) -> Tensor:
@@ -99,10 +108,11 @@ def golden_net(golden) -> GoldenNet:
 
 
 @pytest.fixture
-def net() -> nn.Module:
-    """A small float32 network that looks trained."""
+def net(request) -> nn.Module:
+    """A small float32 network that looks trained, and suits the method that a test is about."""
     torch.manual_seed(0)
-    return stir(GoldenNet())
+    about = getattr(request.node, "callspec", None)
+    return suited(stir(GoldenNet()), about.params.get("method", "") if about else "")
 
 
 @pytest.fixture

@@ -45,7 +45,8 @@ class KeptOptimizer(Part):
         if self._made is None or [id(p) for p in self._learnable] != [id(p) for p in learnable]:
             self._made, self._learnable = self._factory(learnable), learnable
             if self._waiting is not None:
-                self._made.load_state_dict(self._waiting)
+                # A copy, because torch takes the very tensors, and steps write to them.
+                self._made.load_state_dict(copy.deepcopy(self._waiting))
         self._waiting = None
         return self._made
 
