@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import domainadaptor as da
+from domainadaptor.norms.instance_aware import make_instance_aware
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -81,14 +82,18 @@ def _learned_loss() -> dict[str, Any]:
     return {"learned_loss": dict(zip(names, seeded(*shapes), strict=True))}
 
 
-# What methods need besides the network, for GoldenNet and its kin.
+# What a method is given in the tests of every method: what it needs, and sizes that suit batches of eight.
 EXTRAS: dict[str, Callable[[], dict[str, Any]]] = {
     "adabn-source-and-test": lambda: {
         "source_images": batch(6, 3, 12, 12, seed=11),
         "target_images": batch(6, 3, 12, 12, seed=12),
     },
     "arm": _learned_loss,
+    "cotta": lambda: {"views": 2},
     "jigsaw": _jigsaw_head,
+    "memo": lambda: {"views": 2},
+    "note": lambda: {"capacity": 6, "update_every": 4},
+    "rotta": lambda: {"capacity": 6, "update_every": 4, "nu": 0.1},
     "rotation": lambda: {"task": {"head.weight": seeded((4, 16))[0]}},
 }
 
@@ -102,6 +107,21 @@ def needs(name: str, what: str) -> bool:
     """Whether a method says that it needs this."""
     said = da.about(name)
     return said is not None and what in said.needs
+
+
+PER_IMAGE = ("memo",)  # each image has an adapted network of its own
+
+
+def suited(network: nn.Module, method: str) -> nn.Module:
+    """The network itself, with the norms that the method needs."""
+    if method == "note":
+        make_instance_aware(network)
+    return network
+
+
+def one_network(method: str, images: Tensor) -> Tensor:
+    """As many of the images as one adapted network can stand for."""
+    return images[:1] if method in PER_IMAGE else images
 
 
 @pytest.fixture(scope="session")
@@ -120,10 +140,11 @@ def golden_net(golden) -> GoldenNet:
 
 
 @pytest.fixture
-def net() -> nn.Module:
-    """A small float32 network that looks trained."""
+def net(request) -> nn.Module:
+    """A small float32 network that looks trained, and suits the method that a test is about."""
     torch.manual_seed(0)
-    return stir(GoldenNet())
+    about = getattr(request.node, "callspec", None)
+    return suited(stir(GoldenNet()), about.params.get("method", "") if about else "")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from torch import nn
 
 import domainadaptor as da
 from domainadaptor.errors import AdaptationError, UnsupportedNetwork
-from tests.conftest import GoldenNet, batch, make, needs, stir
+from tests.conftest import GoldenNet, batch, make, needs, one_network, stir, suited
 
 METHODS = list(da.methods())
 LEARNING = [name for name in METHODS if da.options_of(name).get("loss")]
@@ -65,14 +65,14 @@ def odd_net() -> nn.Module:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_network_is_untouched(method, images):
-    net = odd_net()
+    net = suited(odd_net(), method)
     before = fingerprint(net)
     rng = torch.get_rng_state()
     adaptor = make(net, method)
     adaptor(images)
     adaptor.adapt(images[:1])
     if method not in PREDICTING:
-        adaptor.adapted(images)
+        adaptor.adapted(one_network(method, images))
     adaptor.reset()
     adaptor.double()
     adaptor.load_state_dict({name: t + 1 for name, t in adaptor.state_dict().items()})
@@ -88,7 +88,7 @@ class Stumble(Exception):
 @pytest.mark.parametrize("method", METHODS)
 def test_an_exception_at_any_point_leaves_everything_as_it_was(method, images, monkeypatch):
     """Counts the calls that a batch makes into layers, losses, autograd and optimizer; then fails at each of them."""
-    net = odd_net()
+    net, images = suited(odd_net(), method), one_network(method, images)
     adaptor = make(net, method, **({"lr": 0.1} if method in LEARNING else {}))
     adaptor(images)
     before = fingerprint(net)
@@ -170,7 +170,7 @@ def test_no_plain_network_answers_in_place_of_its_head(method, net, images):
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in PREDICTING])
 def test_the_adapted_plain_network_repeats_the_adapted_logits(method, images):
-    net = odd_net()
+    net, images = suited(odd_net(), method), one_network(method, images)
     adaptor = make(net, method, **({"lr": 0.1, "steps": 2} if method in LEARNING else {}))
     plain = adaptor.adapted(images)
     assert type(plain) is GoldenNet
@@ -480,7 +480,7 @@ class Normalizing(GoldenNet):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_forward_that_writes_to_its_parameters_does_no_harm(method, images):
-    net = stir(Normalizing())
+    net = suited(stir(Normalizing()), method)
     net.counted = method != "domainadaptor-aug"
     net.scaled = not needs(method, "features and a linear head")
     before = fingerprint(net)
@@ -524,7 +524,7 @@ class Keeping(GoldenNet):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_a_forward_keeps_is_forgotten(method, images):
-    net = stir(Keeping())
+    net = suited(stir(Keeping()), method)
     adaptor = make(net, method)
     names = list(adaptor.state_dict())
     expected = adaptor(images)

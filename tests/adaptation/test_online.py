@@ -16,9 +16,9 @@ METHODS = [name for name in da.methods() if "reset_every" in da.options_of(name)
 BATCHES = [batch(6, 3, 12, 12, seed=seed) for seed in range(5)]
 
 
-def make(method, net=None, **options):
+def make(method, net, **options):
     fast = {"lr": 0.05} if "lr" in da.options_of(method) else {}
-    return build(net or stir(GoldenNet()), method, **{"reset_every": None, **fast, **options})
+    return build(net, method, **{"reset_every": None, **fast, **options})
 
 
 def answers(adaptor, batches=BATCHES):
@@ -27,12 +27,6 @@ def answers(adaptor, batches=BATCHES):
 
 def same(one, other):
     return len(one) == len(other) and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
-
-
-@pytest.fixture
-def net():
-    torch.manual_seed(0)
-    return stir(GoldenNet())
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -73,7 +73,7 @@ def test_instance_aware_layers_are_named_with_what_to_use(program, tmp_path):
     write_checkpoint(tmp_path / "c.safetensors", norm="iabn")
     done = program("check", "c.safetensors")
     assert done.returncode == 1
-    for words in ("InstanceAwareBatchNorm2d has a forward of its own", "'bn1'", "16 more", "use the method source"):
+    for words in ("InstanceAwareBatchNorm2d has a forward of its own", "'bn1'", "16 more", "use the method note"):
         assert words in done.stderr
 
 

@@ -168,7 +168,7 @@ def test_an_instance_aware_checkpoint_predicts_as_it_is(program, folder, checkpo
     checkpoint("iabn")
     done = program("predict", "c.safetensors", folder)
     assert done.returncode == 1
-    assert "use the method source" in done.stderr
+    assert "use the method note" in done.stderr
     assert program("predict", "c.safetensors", folder, "--method", "source").returncode == 0
 
 

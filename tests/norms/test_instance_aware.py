@@ -194,4 +194,4 @@ def test_methods_that_mix_statistics_say_what_to_use_instead():
     partly = nn.Sequential(nn.Conv2d(3, 3, 1), InstanceAwareBatchNorm2d(3), nn.BatchNorm2d(3), nn.Flatten()).eval()
     left = [report for report in da.adapt(partly, "adamixbn").layers() if not report.adapts]
     assert [report.name for report in left] == ["1"]
-    assert "use the method source" in left[0].why
+    assert "use the method note" in left[0].why

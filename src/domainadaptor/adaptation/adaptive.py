@@ -39,6 +39,7 @@ class AdaptiveNetwork(Part):
         others: Whether layer, group and instance norms learn too; then a network may have those alone.
         skip: Names of layers (their beginnings) whose scale and shift do not learn.
         head: Name of the linear layer whose input are the features; "" finds it, None needs no features.
+        special: Makes stand-ins for norm layers of kinds that `norm` is not for, by name.
     """
 
     def __init__(
@@ -50,16 +51,20 @@ class AdaptiveNetwork(Part):
         others: bool = False,
         skip: tuple[str, ...] = (),
         head: str | None = None,
+        special: Callable[[nn.Module], Mapping[str, AdaptiveNorm]] | None = None,
     ) -> None:
+        made = {} if special is None else special(source)
         tuned = find_other_norms(source) if others else {}
         found, self.left = ({}, {}) if norm is None else find_norms(source, required=not tuned)
         self.norms: dict[str, AdaptiveNorm] = {}
         if norm is not None:
             self.norms |= {name: norm(layer) for name, layer in found.items()}
         self.norms |= {name: TunedNorm(layer) for name, layer in tuned.items()}
+        self.norms |= made
         self._learns = learns
         self._skip = skip
         layers = {name: layer.layer for name, layer in found.items()} | tuned
+        layers |= {name: source.get_submodule(name) for name in made}
         replaced = {layers[name]: stand_in for name, stand_in in self.norms.items()}
         self._source = dict(source.named_parameters())
         private = learns == "all"
@@ -130,6 +135,13 @@ class AdaptiveNetwork(Part):
     def reused(self) -> list[str]:
         """The layers that are used more than once."""
         return [name for name, norm in self.norms.items() if norm.reused]
+
+    def single_note(self) -> str | None:
+        """Says which layers were given one value per channel in the last pass, if any were."""
+        single = [name for name, norm in self.mixed().items() if any(use.single for use in norm.uses)]
+        if not single:
+            return None
+        return f"one value per channel, so alpha is 1 and the source statistics were kept, in: {listed(single)}"
 
     def layers(self) -> list[LayerReport]:
         """What becomes of each norm layer."""

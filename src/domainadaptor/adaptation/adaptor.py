@@ -89,6 +89,9 @@ class Adaptor(nn.Module, ABC):
         if self.reset_every == 1:
             self._forget()
 
+    def _acquaint(self, images: Tensor) -> None:
+        """Uses the source's parameters in the first batch, so that the guard sees whether a pass writes to them."""
+
     def _catch_up(self, images: Tensor) -> None:
         """Makes what `_plain_values` gives fit the weights as they are now."""
 
@@ -233,6 +236,7 @@ class Adaptor(nn.Module, ABC):
             images = checked_batch(images, self.source.parameters())
             with self._guard.guarding():
                 try:
+                    self._acquaint(images)
                     yield images
                 finally:
                     self._settle()

@@ -40,6 +40,19 @@ def checked_batch(images: object, weights: Iterable[Tensor]) -> Tensor:
     return images
 
 
+def check_same_size(held: Tensor, images: Tensor) -> None:
+    """Refuses images that cannot stand in one batch with one that is remembered.
+
+    Raises:
+        BadBatch: They have another shape.
+    """
+    if held.shape != images.shape[1:]:
+        raise BadBatch(
+            f"expected images of shape {tuple(held.shape)}, as the remembered ones are, got {tuple(images.shape[1:])}; "
+            "resize them, or call adaptor.reset() first"
+        )
+
+
 def _check_fit(images: Tensor, weights: list[Tensor]) -> None:
     devices = {weight.device for weight in weights}
     if devices and images.device not in devices:

@@ -54,6 +54,11 @@ class LearningAdaptor(Adaptor):
         for part, held in zip(self._all(), memory, strict=True):
             part.recall(held)
 
+    def _acquaint(self, images: Tensor) -> None:
+        # A network with weights of its own never runs on the source's.
+        if self._main.weights and not self._guard.knows and len(images) > 0:
+            self._run_source(images[:1])
+
     def _learned(self) -> Mapping[str, Mapping[str, Tensor]]:
         return self._main.learned()
 
@@ -64,16 +69,18 @@ class LearningAdaptor(Adaptor):
         """What becomes of each norm layer; a layer that is used more than once is known after the first batch."""
         return self._main.layers()
 
-    def _pass(self, images: Tensor) -> Tensor:
-        """One pass of the network that predicts."""
-        self._main.begin_pass()
-        return self._run(self._main.network, images)
+    def _pass(self, images: Tensor, network: AdaptiveNetwork | None = None) -> Tensor:
+        """One pass of the network that predicts, or of another."""
+        network = self._main if network is None else network
+        network.begin_pass()
+        return self._run(network.network, images)
 
-    def _first_pass(self, images: Tensor, grad: bool) -> Tensor:
+    def _first_pass(self, images: Tensor, grad: bool, network: AdaptiveNetwork | None = None) -> Tensor:
         """The pass that folds. A layer found to be used more than once must not, so the pass is made again."""
+        network = self._main if network is None else network
         with phase(FIRST), torch.set_grad_enabled(grad):
-            logits = self._pass(images)
-            if self._main.find_reused():
-                logits = self._pass(images)
-        self._main.mark_used()
+            logits = self._pass(images, network)
+            if network.find_reused():
+                logits = self._pass(images, network)
+        network.mark_used()
         return logits

@@ -5,7 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -44,7 +45,8 @@ class KeptOptimizer(Part):
         if self._made is None or [id(p) for p in self._learnable] != [id(p) for p in learnable]:
             self._made, self._learnable = self._factory(learnable), learnable
             if self._waiting is not None:
-                self._made.load_state_dict(self._waiting)
+                # A copy, because torch takes the very tensors, and steps write to them.
+                self._made.load_state_dict(copy.deepcopy(self._waiting))
         self._waiting = None
         return self._made
 
@@ -60,3 +62,23 @@ class KeptOptimizer(Part):
         """Goes back to those; the parameters may be others by then, of the same shapes."""
         self.reset()
         self._waiting = memory
+
+
+class Draws(Part):
+    """Random numbers from a seed; on the CPU, so that every device draws the same."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.reset()
+
+    def reset(self) -> None:
+        """The same numbers as at first."""
+        self.generator = torch.Generator("cpu").manual_seed(self.seed)
+
+    def memory(self) -> Tensor:
+        """Which numbers are next."""
+        return self.generator.get_state()
+
+    def recall(self, memory: Tensor) -> None:
+        """Goes back to those."""
+        self.generator.set_state(memory)

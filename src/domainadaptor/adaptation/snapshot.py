@@ -52,6 +52,11 @@ class ParameterGuard:
         self._parameters = list(network.parameters())
         self._written: list[tuple[nn.Parameter, Tensor]] | None = None
 
+    @property
+    def knows(self) -> bool:
+        """Whether the first batch is over."""
+        return self._written is not None
+
     @contextmanager
     def guarding(self) -> Iterator[None]:
         """For the time of one batch."""

@@ -34,15 +34,7 @@ class InstanceAwareBatchNorm2d(nn.BatchNorm2d):
             self._track(mean.detach(), var.detach())
         else:
             mean, var = self.running_mean, self.running_var
-        pixels = x.shape[2] * x.shape[3]
-        own_var, own_mean = torch.var_mean(x, dim=(2, 3), unbiased=True)
-        # With eps, as in the authors' program: the slope of the root is infinite for a channel that is constant.
-        mean_error = ((var + self.eps) / pixels).sqrt()
-        var_error = (var + self.eps) * (2 / (pixels - 1)) ** 0.5
-        mean = mean + _beyond(own_mean - mean, self.band * mean_error)
-        var = F.relu(var + _beyond(own_var - var, self.band * var_error))
-        scale = (var + self.eps).rsqrt()
-        out = (x - mean[..., None, None]) * scale[..., None, None]
+        out = corrected(x, mean, var, self.eps, self.band)
         if self.affine:
             out = out * self.weight.view(-1, 1, 1) + self.bias.view(-1, 1, 1)
         return out.to(images.dtype)
@@ -56,6 +48,19 @@ class InstanceAwareBatchNorm2d(nn.BatchNorm2d):
         share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         self.running_mean.lerp_(mean, share)
         self.running_var.lerp_(var, share)
+
+
+def corrected(x: Tensor, mean: Tensor, var: Tensor, eps: float, band: float) -> Tensor:
+    """Images of more than one pixel, normalized by these statistics, moved toward their own beyond the band."""
+    pixels = x.shape[2] * x.shape[3]
+    own_var, own_mean = torch.var_mean(x, dim=(2, 3), unbiased=True)
+    # With eps, as in the authors' program: the slope of the root is infinite for a channel that is constant.
+    mean_error = ((var + eps) / pixels).sqrt()
+    var_error = (var + eps) * (2 / (pixels - 1)) ** 0.5
+    mean = mean + _beyond(own_mean - mean, band * mean_error)
+    var = F.relu(var + _beyond(own_var - var, band * var_error))
+    scale = (var + eps).rsqrt()
+    return (x - mean[..., None, None]) * scale[..., None, None]
 
 
 def make_instance_aware(network: nn.Module) -> None:

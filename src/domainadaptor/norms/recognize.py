@@ -33,8 +33,8 @@ _KNOWN = {
 # Layers whose own forward is known to be something else, and what to do about it.
 _OTHERWISE = {
     "domainadaptor.norms.instance_aware.InstanceAwareBatchNorm2d": (
-        "has a forward of its own that corrects each image already: use the method source, or a network that was "
-        "trained with --norm batch"
+        "has a forward of its own that corrects each image already: use the method note, which is made for it, or "
+        "source, or a network that was trained with --norm batch"
     )
 }
 
