@@ -1,12 +1,15 @@
 """Small networks and seeded batches that many tests use."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+
+import domainadaptor as da
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -58,6 +61,20 @@ def batch(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Ten
     """Images off the source distribution: shifted and scaled."""
     generator = torch.Generator().manual_seed(seed)
     return (1.5 * torch.randn(shape, generator=generator, dtype=torch.float64) + 0.4).to(dtype)
+
+
+_SOURCE_IMAGES = batch(8, 3, 12, 12, seed=50)
+
+# What a method needs, and thresholds under which it learns from a network that was never trained.
+EXTRAS: dict[str, Callable[[], dict]] = {
+    "eta": lambda: {"margin": 1.0, "eps": 1.0},
+    "eata": lambda: {"margin": 1.0, "eps": 1.0, "source_images": _SOURCE_IMAGES},
+}
+
+
+def make(network: nn.Module, method: str, **options) -> da.Adaptor:
+    """A method's adaptor, given what it needs."""
+    return da.adapt(network, method, **{**EXTRAS.get(method, dict)(), **options})
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import domainadaptor as da
+from tests import conftest
 from tests.conftest import GoldenNet, batch, stir
 
 METHODS = [name for name in da.methods() if "reset_every" in da.options_of(name)]
@@ -17,7 +18,7 @@ BATCHES = [batch(6, 3, 12, 12, seed=seed) for seed in range(5)]
 
 def make(method, net=None, **options):
     fast = {"lr": 0.05} if "lr" in da.options_of(method) else {}
-    return da.adapt(net or stir(GoldenNet()), method, **{"reset_every": None, **fast, **options})
+    return conftest.make(net or stir(GoldenNet()), method, **{"reset_every": None, **fast, **options})
 
 
 def answers(adaptor, batches=BATCHES):

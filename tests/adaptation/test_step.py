@@ -6,7 +6,7 @@ from torch import nn
 
 import domainadaptor as da
 from domainadaptor.errors import UnsupportedNetwork
-from tests.conftest import GoldenNet, batch, stir
+from tests.conftest import GoldenNet, batch, make, stir
 
 METHODS = list(da.methods())
 MIXING = [name for name in METHODS if name not in ("source", "adabn")]
@@ -14,12 +14,12 @@ MIXING = [name for name in METHODS if name not in ("source", "adabn")]
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_images_give_an_empty_answer(method, net):
-    result = da.adapt(net, method).adapt(torch.zeros(0, 3, 12, 12))
+    result = make(net, method).adapt(torch.zeros(0, 3, 12, 12))
     assert result.logits.shape == result.before.shape == (0, 7)
     assert result.loss is None
     assert "empty" in result.note
-    assert da.adapt(net, method)(torch.zeros(0, 3, 12, 12)).shape == (0, 7)
-    assert da.adapt(net, method).adapted(torch.zeros(0, 3, 12, 12)).state_dict().keys() == net.state_dict().keys()
+    assert make(net, method)(torch.zeros(0, 3, 12, 12)).shape == (0, 7)
+    assert make(net, method).adapted(torch.zeros(0, 3, 12, 12)).state_dict().keys() == net.state_dict().keys()
 
 
 HOSTILE = {
@@ -39,7 +39,7 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 @pytest.mark.parametrize("method", METHODS)
 def test_hostile_batches_stay_finite(method, case, net):
-    adaptor = da.adapt(net, method, **({"lr": 0.05} if method.startswith("domain") else {}))
+    adaptor = make(net, method, **({"lr": 0.05} if method.startswith("domain") else {}))
     result = adaptor.adapt(HOSTILE[case])
     source = net(HOSTILE[case])
     assert torch.isfinite(result.logits).all() or not torch.isfinite(source).all()
@@ -50,10 +50,10 @@ def test_hostile_batches_stay_finite(method, case, net):
 
 @pytest.mark.parametrize("method", MIXING)
 def test_one_value_per_channel_is_noted(method, net):
-    result = da.adapt(net, method).adapt(batch(1, 3, 1, 1))
+    result = make(net, method).adapt(batch(1, 3, 1, 1))
     assert result.note.startswith("one value per channel")
     assert set(result.alpha.values()) == {1.0}
-    assert da.adapt(net, method).adapt(batch(2, 3, 1, 1)).note is None
+    assert make(net, method).adapt(batch(2, 3, 1, 1)).note is None
 
 
 def test_dead_channels_stay_finite(net, images):
@@ -62,7 +62,7 @@ def test_dead_channels_stay_finite(net, images):
         net.bn1.weight[2] = 0
         net.bn3.running_var[1] = 0
     for method in METHODS:
-        result = da.adapt(net, method, **({"lr": 0.05} if method.startswith("domain") else {})).adapt(images)
+        result = make(net, method, **({"lr": 0.05} if method.startswith("domain") else {})).adapt(images)
         assert torch.isfinite(result.logits).all()
         assert not result.fell_back
 
@@ -71,7 +71,7 @@ def test_equal_logits_stay_finite(net, images):
     nn.init.zeros_(net.fc.weight)
     nn.init.zeros_(net.fc.bias)
     for method in METHODS:
-        result = da.adapt(net, method).adapt(images)
+        result = make(net, method).adapt(images)
         assert torch.equal(result.logits, torch.zeros(8, 7))
         assert not result.fell_back
 

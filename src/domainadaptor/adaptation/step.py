@@ -31,6 +31,7 @@ class StepAdaptor(LearningAdaptor):
         others: Whether layer, group and instance norms learn too; then a network may have those alone.
         predictor: What answers in place of the network's head; None: the head.
         head: Name of the linear layer whose input are the features; None: the last one.
+        skip: Names of layers, or of modules that hold them, whose scale and shift do not learn.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class StepAdaptor(LearningAdaptor):
         others: bool = False,
         predictor: Predictor | None = None,
         head: str | None = None,
+        skip: tuple[str, ...] = (),
     ) -> None:
         super().__init__(network, reset_every=reset_every)
         check_choice("predict", predict, ("after", "before"))
@@ -58,11 +60,14 @@ class StepAdaptor(LearningAdaptor):
         self._learns: Learns = learns if self._steps else "nothing"
         self._others = others
         self._predictor = predictor
+        self._skip = skip
         self._head = None if predictor is None else head or ""
         self._rebuild()
 
     def _build(self) -> AdaptiveNetwork:
-        return AdaptiveNetwork(self.source, norm=self._norm, learns=self._learns, others=self._others, head=self._head)
+        return AdaptiveNetwork(
+            self.source, norm=self._norm, learns=self._learns, others=self._others, head=self._head, skip=self._skip
+        )
 
     def _parts(self) -> Sequence[Part]:
         return [part for part in (self._objective, self._optimizer, self._predictor) if part is not None]
@@ -88,7 +93,7 @@ class StepAdaptor(LearningAdaptor):
 
     def _learn(self, images: Tensor) -> Adaptation:
         logits = before = self._first_pass(images, grad=self._steps > 0)
-        alpha = self._main.alphas()
+        alpha, single = self._main.alphas(), self._single()
         if not finite(before):
             why = "the logits under mixed statistics are not finite"
             return self._fall_back(images, self._run_source(images), alpha, why)
@@ -103,7 +108,7 @@ class StepAdaptor(LearningAdaptor):
                     logits = self._pass(images)
                 alpha = self._main.alphas()
             loss = taken
-        return Adaptation(self._answer(logits).detach(), before.detach(), loss, alpha, self._note(loss))
+        return Adaptation(self._answer(logits).detach(), before.detach(), loss, alpha, self._note(loss, single))
 
     def _catch_up(self, images: Tensor) -> None:
         if self._steps and not self._predict_after:
@@ -112,13 +117,12 @@ class StepAdaptor(LearningAdaptor):
 
     def _take_steps(self, images: Tensor, before: Tensor, learnable: list[nn.Parameter]) -> float | str | None:
         """The last loss, why no step can be taken, or None where there was nothing to learn."""
-        assert self._objective is not None
         assert self._optimizer is not None
         optimizer = self._optimizer.over(learnable)
         value = None
         for step in range(self._steps):
             logits = before if step == 0 else self._pass(images)
-            loss = self._objective(self._pass, images, in_loss_precision(logits))
+            loss = self._loss(images, in_loss_precision(logits))
             if loss is None:
                 break
             if not finite(loss):
@@ -128,12 +132,24 @@ class StepAdaptor(LearningAdaptor):
                 return "the gradient is not finite"
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+            self._stepped()
             value = loss.item()
         return value
 
-    def _note(self, loss: float | None) -> str | None:
+    def _loss(self, images: Tensor, logits: Tensor) -> Tensor | None:
+        """What a step minimizes."""
+        assert self._objective is not None
+        return self._objective(self._pass, images, logits)
+
+    def _stepped(self) -> None:
+        """Comes after each step."""
+
+    def _single(self) -> list[str]:
+        """The layers that had one value per channel in the last pass."""
+        return [name for name, norm in self._main.mixed().items() if any(use.single for use in norm.uses)]
+
+    def _note(self, loss: float | None, single: list[str]) -> str | None:
         notes = []
-        single = [name for name, norm in self._main.mixed().items() if any(use.single for use in norm.uses)]
         if single:
             notes.append(
                 f"one value per channel, so alpha is 1 and the source statistics were kept, in: {listed(single)}"
