@@ -69,6 +69,7 @@ _SOURCE_IMAGES = batch(8, 3, 12, 12, seed=50)
 EXTRAS: dict[str, Callable[[], dict]] = {
     "eta": lambda: {"margin": 1.0, "eps": 1.0},
     "eata": lambda: {"margin": 1.0, "eps": 1.0, "source_images": _SOURCE_IMAGES},
+    "sar": lambda: {"margin": 1.0},
 }
 
 
