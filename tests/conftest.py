@@ -69,7 +69,9 @@ _SOURCE_IMAGES = batch(8, 3, 12, 12, seed=50)
 EXTRAS: dict[str, Callable[[], dict]] = {
     "eta": lambda: {"margin": 1.0, "eps": 1.0},
     "eata": lambda: {"margin": 1.0, "eps": 1.0, "source_images": _SOURCE_IMAGES},
+    "rdumb": lambda: {"margin": 1.0, "eps": 1.0},
     "sar": lambda: {"margin": 1.0},
+    "deyo": lambda: {"margin": 1.0, "drop": -1.0},
 }
 
 
