@@ -74,6 +74,9 @@ EXTRAS: dict[str, Callable[[], dict]] = {
     "deyo": lambda: {"margin": 1.0, "drop": -1.0},
 }
 
+# Their answer is more than a network's, so that no plain network can repeat it.
+ANSWER_THEMSELVES = {"roid"}
+
 
 def make(network: nn.Module, method: str, **options) -> da.Adaptor:
     """A method's adaptor, given what it needs."""
