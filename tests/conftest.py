@@ -90,9 +90,15 @@ EXTRAS: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "arm": _learned_loss,
     "cotta": lambda: {"views": 2},
+    # Thresholds under which a network learns that was never trained.
+    "deyo": lambda: {"margin": 1.0, "drop": -1.0},
+    "eata": lambda: {"margin": 1.0, "eps": 1.0, "source_images": batch(8, 3, 12, 12, seed=50)},
+    "eta": lambda: {"margin": 1.0, "eps": 1.0},
     "jigsaw": _jigsaw_head,
     "memo": lambda: {"views": 2},
     "note": lambda: {"capacity": 6, "update_every": 4},
+    "rdumb": lambda: {"margin": 1.0, "eps": 1.0},
+    "sar": lambda: {"margin": 1.0},
     "rotta": lambda: {"capacity": 6, "update_every": 4, "nu": 0.1},
     "rotation": lambda: {"task": {"head.weight": seeded((4, 16))[0]}},
 }
@@ -110,6 +116,7 @@ def needs(name: str, what: str) -> bool:
 
 
 PER_IMAGE = ("memo",)  # each image has an adapted network of its own
+ANSWER_THEMSELVES = ("roid",)  # the answer is more than a network's, so that no plain network can repeat it
 
 
 def suited(network: nn.Module, method: str) -> nn.Module:

@@ -9,6 +9,7 @@ from domainadaptor import plugins as _plugins
 from domainadaptor.about import About as About
 from domainadaptor.adaptation.adaptor import Adaptation as Adaptation
 from domainadaptor.adaptation.adaptor import Adaptor as Adaptor
+from domainadaptor.adaptation.guard import CollapseGuard as CollapseGuard
 from domainadaptor.adaptation.logits import OutputReader as OutputReader
 from domainadaptor.adaptation.predict import predict as predict
 from domainadaptor.adaptation.step import StepAdaptor as StepAdaptor
@@ -18,6 +19,7 @@ from domainadaptor.errors import BadFile as BadFile
 from domainadaptor.errors import BadOption as BadOption
 from domainadaptor.errors import SourceChanged as SourceChanged
 from domainadaptor.errors import UnsupportedNetwork as UnsupportedNetwork
+from domainadaptor.options import check_flag as _check_flag
 from domainadaptor.options import check_names as _check_names
 from domainadaptor.options import defaults_of as _defaults_of
 from domainadaptor.options import meanings_of as _meanings_of
@@ -32,6 +34,7 @@ def adapt(
     method: str | Callable[..., Adaptor] = "domainadaptor-t",
     *,
     output: OutputReader | None = None,
+    guard: bool = False,
     **options: Any,
 ) -> Adaptor:
     """Wraps a trained network so that it adapts to each batch it predicts; the network itself is never changed.
@@ -41,6 +44,8 @@ def adapt(
         method: A name in `methods()`, a function like those, or "package.module:function" of your own.
         output: A function from what the network returns to its logits, where that is neither a tensor, a tuple,
             a dict with "logits" nor an object with `.logits`.
+        guard: Whether a method that remembers batches goes back to the source network, and answers a batch with it,
+            when predictions and weights look like collapse (`CollapseGuard` has the rule); the result's note says so.
         **options: The method's own, as `domainadaptor methods NAME` lists them.
     """
     if isinstance(method, nn.Module):
@@ -53,6 +58,11 @@ def adapt(
     if not isinstance(adaptor, Adaptor):
         raise BadOption(f"method {method!r} returned a {type(adaptor).__name__}; expected an Adaptor")
     adaptor.output = output
+    _check_flag("guard", guard)
+    if guard:
+        if adaptor.reset_every == 1:
+            raise BadOption(f"guard=True makes no sense with method {method!r}: it forgets after each batch")
+        adaptor.collapse = CollapseGuard()
     return adaptor
 
 

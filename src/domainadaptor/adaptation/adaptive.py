@@ -37,7 +37,7 @@ class AdaptiveNetwork(Part):
         norm: Makes the stand-in for one batch norm layer; None keeps them.
         learns: "nothing", the scales and shifts of "norms", or "all" weights.
         others: Whether layer, group and instance norms learn too; then a network may have those alone.
-        skip: Names of layers (their beginnings) whose scale and shift do not learn.
+        skip: Names of layers, or of modules that hold them, whose scale and shift do not learn.
         head: Name of the linear layer whose input are the features; "" finds it, None needs no features.
         special: Makes stand-ins for norm layers of kinds that `norm` is not for, by name.
     """
@@ -81,7 +81,15 @@ class AdaptiveNetwork(Part):
             raise UnsupportedNetwork(f"nothing is left to learn: every norm layer is one of those to skip, {skip}")
         for name, stand_in in self.norms.items():
             for p in stand_in.learnable():
-                p.requires_grad_(learns != "nothing" and not name.startswith(skip))
+                p.requires_grad_(learns != "nothing" and not self._skips(name))
+        if learns == "norms" and all(self._skips(name) for name, n in self.norms.items() if n.learns):
+            raise UnsupportedNetwork(f"skip={skip} leaves no norm layer to learn; name fewer layers")
+        # Stand-ins are made at the source; folding and steps move them away from it.
+        self._start = {
+            f"{name}.{part}": p.detach().clone()
+            for name, norm in self.norms.items()
+            for part, p in zip(norm.learns, norm.learnable(), strict=True)
+        }
         for p in self.weights.values():
             p.requires_grad_(True)
         self.tap = None if head is None else FeatureTap(self.network, find_head(self.network, head or None))
@@ -89,8 +97,25 @@ class AdaptiveNetwork(Part):
 
     def learnable(self) -> list[nn.Parameter]:
         """What steps change: of layers that the last first pass used, once each."""
-        norms = [p for n in self.norms.values() if n.used for p in n.learnable() if p.requires_grad]
-        return [*norms, *self.weights.values()]
+        return list(self.named_learnable().values())
+
+    def named_learnable(self) -> dict[str, nn.Parameter]:
+        """The same by name: "layer.scale", "layer.shift", and a weight's own name."""
+        norms = {
+            f"{name}.{part}": p
+            for name, norm in self.norms.items()
+            if norm.used
+            for part, p in zip(norm.learns, norm.learnable(), strict=not norm.reused)
+            if p.requires_grad
+        }
+        return {**norms, **self.weights}
+
+    def start(self, name: str) -> Tensor:
+        """Where the source has what `named_learnable` gives under this name."""
+        return self._source[name].detach() if name in self.weights else self._start[name]
+
+    def _skips(self, name: str) -> bool:
+        return any(name == skipped or name.startswith(f"{skipped}.") for skipped in self._skip)
 
     def begin_pass(self) -> None:
         """A new pass begins."""
@@ -158,7 +183,7 @@ class AdaptiveNetwork(Part):
             return "not used by the forward in eval mode"
         if norm.reused:
             return "used more than once: mixed, neither folded nor stepped"
-        learning = self._learns != "nothing" and not name.startswith(self._skip)
+        learning = self._learns != "nothing" and not self._skips(name)
         parts = " and ".join(norm.learns) if learning else ""
         if isinstance(norm, TunedNorm):
             return parts or "nothing: it takes each image's own statistics"

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from domainadaptor.adaptation.adaptive import LayerReport
 from domainadaptor.adaptation.batch import checked_batch
 from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap
+from domainadaptor.adaptation.guard import CollapseGuard
 from domainadaptor.adaptation.logits import OutputReader, finite, read_logits
 from domainadaptor.adaptation.snapshot import ParameterGuard
 from domainadaptor.adaptation.watch import Watch
@@ -51,6 +52,7 @@ class Adaptor(nn.Module, ABC):
             raise UnsupportedNetwork("this is an adaptor already; wrap the network that it was made from")
         plain = unwrap(network)
         self.output: OutputReader | None = None
+        self.collapse: CollapseGuard | None = None  # goes back to the source where one is set
         self._watch = Watch(plain)
         self._requires_grad = {name: p.requires_grad for name, p in plain.named_parameters()}
         self._lock = threading.Lock()
@@ -98,6 +100,10 @@ class Adaptor(nn.Module, ABC):
     def _learned(self) -> Mapping[str, Mapping[str, Tensor]]:
         """Layer -> tensor name -> value, of what was learned and is remembered."""
         return {}
+
+    def _drift(self) -> float:
+        """How far what was learned is from the source, relative to the size of that."""
+        return 0.0
 
     @abstractmethod
     def layers(self) -> list[LayerReport]:
@@ -171,11 +177,17 @@ class Adaptor(nn.Module, ABC):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Adaptor":
         with self._alone():
-            held, batches = self._memory(), self._batches
+            held, batches, seen = (
+                self._memory(),
+                self._batches,
+                None if self.collapse is None else self.collapse.memory(),
+            )
             self._exchange(linked_copy(self.source)._apply(fn))
             if batches:
                 self._recall(held)
                 self._batches = batches
+                if self.collapse is not None:
+                    self.collapse.recall(seen)
         return self
 
     def _exchange(self, source: nn.Module) -> None:
@@ -192,6 +204,8 @@ class Adaptor(nn.Module, ABC):
         with torch.inference_mode(False):
             self._guard = ParameterGuard(self.source)
             self._batches = 0
+            if self.collapse is not None:
+                self.collapse.reset()
             self._prepare()
 
     @contextmanager
@@ -205,18 +219,32 @@ class Adaptor(nn.Module, ABC):
             if episodic:
                 self._forget()
             held = None if episodic else self._memory()
+            seen = None if self.collapse is None else self.collapse.memory()
             try:
                 result = self._learn(images)
                 if not result.fell_back and not finite(result.logits):
                     why = "the adapted logits are not finite (lr too large?)"
                     result = self._fall_back(images, result.before, result.alpha, why)
+                if collapsed := self._collapsed(images, result):
+                    result = self._fall_back(images, result.before, result.alpha, collapsed)
                 yield result
+                if collapsed:
+                    self._forget_all()
+                    return
                 if result.fell_back:  # what misled it is not remembered
                     self._recall(held)
                 self._count()
             except BaseException:
                 self._recall(held)
+                if self.collapse is not None:
+                    self.collapse.recall(seen)
                 raise
+
+    def _collapsed(self, images: Tensor, result: Adaptation) -> str | None:
+        """Why the guard wants to go back, if there is a guard and it does."""
+        if self.collapse is None or result.fell_back:
+            return None
+        return self.collapse.look(result.logits, self._drift(), lambda: self._run_source(images))
 
     def _count(self) -> None:
         """One more batch; everything is forgotten when their number is full."""
@@ -227,6 +255,8 @@ class Adaptor(nn.Module, ABC):
     def _forget_all(self) -> None:
         self._forget()
         self._batches = 0
+        if self.collapse is not None:
+            self.collapse.reset()
 
     @contextmanager
     def _checked(self, images: Tensor) -> Iterator[Tensor]:

@@ -62,6 +62,17 @@ class LearningAdaptor(Adaptor):
     def _learned(self) -> Mapping[str, Mapping[str, Tensor]]:
         return self._main.learned()
 
+    def _drift(self) -> float:
+        """Of scales and shifts, or of all weights where those do not learn: weights differ too much in size."""
+        learnable = self._main.named_learnable()
+        norms = [name for name in learnable if name not in self._main.weights]
+        pairs = [(learnable[name].detach(), self._main.start(name)) for name in norms or learnable]
+        if not pairs:
+            return 0.0
+        far = torch.stack([(p - start).double().norm() for p, start in pairs]).norm()
+        size = torch.stack([start.double().norm() for _, start in pairs]).norm()
+        return float(far / size.clamp(min=1e-30))
+
     def _plain_values(self) -> Mapping[str, Mapping[str, Tensor]]:
         return self._main.plain_values()
 

@@ -102,7 +102,7 @@ class StepAdaptor(LearningAdaptor):
 
     def _learn(self, images: Tensor) -> Adaptation:
         logits = before = self._first_pass(images, grad=self._steps > 0 and not self._reads_features)
-        alpha = self._main.alphas()
+        alpha, single = self._main.alphas(), self._single()
         if not finite(before):
             why = "the logits under mixed statistics are not finite"
             return self._fall_back(images, self._run_source(images), alpha, why)
@@ -117,7 +117,7 @@ class StepAdaptor(LearningAdaptor):
                     logits = self._pass(images)
                 alpha = self._main.alphas()
             loss = taken
-        return Adaptation(self._answer(logits).detach(), before.detach(), loss, alpha, self._note(loss))
+        return Adaptation(self._answer(logits).detach(), before.detach(), loss, alpha, self._note(loss, single))
 
     def _catch_up(self, images: Tensor) -> None:
         if self._steps and not self._predict_after:
@@ -143,6 +143,7 @@ class StepAdaptor(LearningAdaptor):
             with phase(UPDATE):
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
+            self._stepped()
             value = loss.item()
         return value
 
@@ -156,9 +157,15 @@ class StepAdaptor(LearningAdaptor):
         assert self._main.tap is not None
         return in_loss_precision(self._main.tap.of(self._pass(images)))
 
-    def _note(self, loss: float | None) -> str | None:
+    def _stepped(self) -> None:
+        """Comes after each step."""
+
+    def _single(self) -> list[str]:
+        """The layers that had one value per channel in the last pass."""
+        return [name for name, norm in self._main.mixed().items() if any(use.single for use in norm.uses)]
+
+    def _note(self, loss: float | None, single: list[str]) -> str | None:
         notes = []
-        single = [name for name, norm in self._main.mixed().items() if any(use.single for use in norm.uses)]
         if single:
             notes.append(
                 f"one value per channel, so alpha is 1 and the source statistics were kept, in: {listed(single)}"

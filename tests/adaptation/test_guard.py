@@ -1,0 +1,207 @@
+"""The guard: hostile streams cost little of what the network knew, ordinary ones do not wake it, copies are exact."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+import domainadaptor as da
+from domainadaptor.adaptation.guard import CollapseGuard
+from domainadaptor.errors import BadOption
+from tests import conftest
+from tests.conftest import GoldenNet, batch, stir
+
+ONLINE = [name for name in da.methods() if da.options_of(name).get("reset_every", 1) != 1]
+BATCHES = 200
+SIZE = 16
+
+
+def layers():
+    blocks = []
+    for inward, outward, stride in [(1, 12, 1), (12, 24, 2), (24, 24, 1)]:
+        blocks += [nn.Conv2d(inward, outward, 3, stride=stride, padding=1, bias=False), nn.BatchNorm2d(outward)]
+        blocks += [nn.ReLU()]
+    return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10))
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """A trained network, images to probe it with, and images and labels for streams."""
+    data = load_digits()
+    images = torch.tensor(data.images, dtype=torch.float32).unsqueeze(1) / 8 - 1
+    labels = torch.tensor(data.target)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        order = torch.randperm(len(images))
+        images, labels = images[order], labels[order]
+        net = layers()
+        adam = torch.optim.Adam(net.parameters(), lr=1e-2)
+        for _ in range(7):
+            for at in torch.randperm(1000).split(50):
+                adam.zero_grad()
+                nn.functional.cross_entropy(net(images[at]), labels[at]).backward()
+                adam.step()
+    return net.eval(), (images[1000:1300], labels[1000:1300]), (images[1300:], labels[1300:])
+
+
+def stream(kind, images, labels):
+    """200 batches of one kind."""
+    g = torch.Generator().manual_seed(1)
+    by_class = [images[labels == c] for c in range(10)]
+
+    def some(pool, count=SIZE):
+        return pool[torch.randint(len(pool), (count,), generator=g)]
+
+    def noise():
+        return torch.randn(SIZE, 1, 8, 8, generator=g)
+
+    for at in range(BATCHES):
+        yield {
+            "shuffled": lambda: some(images),
+            "shuffled and shifted": lambda: 0.7 * some(images) + 0.2 * noise() + 0.2,
+            "one class": lambda: some(by_class[3]),
+            "sorted": lambda at=at: some(by_class[at * 10 // BATCHES]),
+            "noise": noise,
+            "constant": lambda: torch.rand(1, generator=g) * 2 - torch.ones(SIZE, 1, 8, 8),
+            "alternating": lambda at=at: some(images) if at % 2 else 0.3 * noise() - some(images),
+            "tiny": lambda at=at: some(images, 1 + at % 2),
+        }[kind]()
+
+
+def accuracy(adaptor, probe):
+    """What the adaptor would make of clean images now; asking teaches it nothing."""
+    return 100 * (copy.deepcopy(adaptor)(probe[0]).argmax(1) == probe[1]).float().mean().item()
+
+
+HOSTILE = ["one class", "sorted", "noise", "constant", "alternating", "tiny"]
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_streams_cost_at_most_two_points(kind, digits):
+    net, probe, pool = digits
+    source = accuracy(da.adapt(net, "source"), probe)
+    adaptor = da.adapt(net, "tent", lr=0.02, guard=True)
+    trips = 0
+    for at, x in enumerate(stream(kind, *pool)):
+        result = adaptor.adapt(x)
+        if result.fell_back:
+            trips += 1
+            assert torch.equal(result.logits, net(x))
+            assert result.note.startswith("the guard went back to the source")
+            assert all(torch.equal(v, net.state_dict()[name]) for name, v in adaptor.state_dict().items())
+        if at % 20 == 19:
+            assert accuracy(adaptor, probe) >= source - 2
+    assert trips > 0
+
+
+def test_without_the_guard_it_collapses(digits):
+    net, probe, pool = digits
+    for kind in ("noise", "sorted"):
+        adaptor = da.adapt(net, "tent", lr=0.02)
+        for x in stream(kind, *pool):
+            adaptor(x)
+        assert accuracy(adaptor, probe) < 60
+
+
+@pytest.mark.parametrize("kind", ["shuffled", "shuffled and shifted"])
+def test_ordinary_streams_do_not_wake_it(kind, digits):
+    net, _, pool = digits
+    guarded, free = da.adapt(net, "tent", guard=True), da.adapt(net, "tent")
+    for x in stream(kind, *pool):
+        assert torch.equal(guarded(x), free(x))
+
+
+def test_the_rule():
+    def told(logits):
+        """A guard, and whether it allows a drift after a batch of 512 such images."""
+        return lambda drift: CollapseGuard().look(logits, drift, lambda: logits) is None
+
+    sure = 50 * nn.functional.one_hot(torch.arange(512) % 8, 8).float()
+    varied, alike, empty = told(sure), told(sure[:1].expand(512, 8)), told(torch.zeros(512, 8))
+    assert varied(0.49)
+    assert not varied(0.51)
+    for poor in (alike, empty):
+        assert poor(0.069)
+        assert not poor(0.071)
+    # Sure of one in two, and no idea of the other: half of what could be told, so 0.07 / 0.5.
+    half = told(torch.cat([sure[:256], torch.zeros(256, 8)]))
+    assert half(0.139)
+    assert not half(0.141)
+    assert not varied(float("nan"))
+    # Near the source, but its answers are all alike where the source's are not.
+    why = CollapseGuard().look(sure[:1].expand(512, 8), 0.0, lambda: sure)
+    assert "predictions tell 0.00 of what they could, the source network's 1.00" in why
+
+
+def test_its_window_counts_images():
+    guard, sure = CollapseGuard(), 50 * nn.functional.one_hot(torch.arange(8), 8).float()
+    for _ in range(40):
+        for image in sure:  # one at a time, every class in turn
+            assert guard.look(image[None], 0.0, lambda: sure[:1]) is None
+    assert guard.look(sure[:1], 0.45, lambda: sure[:1]) is None
+    mean, entropy, seen = guard.memory()
+    assert seen == 256
+    assert entropy < 1e-6
+    torch.testing.assert_close(mean, torch.full((8,), 1 / 8), atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize("method", ONLINE)
+def test_every_method_that_remembers_can_be_guarded(method):
+    net = stir(GoldenNet())
+    batches = [batch(6, 3, 12, 12, seed=seed) for seed in range(3)]
+    quick = {"lr": 10.0} if "lr" in da.options_of(method) else {}
+    slow = {"lr": 1e-6} if "lr" in da.options_of(method) else {}
+    calm, free = conftest.make(net, method, guard=True, **slow), conftest.make(net, method, **slow)
+    assert all(torch.equal(calm(x), free(x)) for x in batches)
+    adaptor = conftest.make(net, method, guard=True, **quick)
+    for x in batches:
+        result = adaptor.adapt(x)
+        assert torch.equal(result.logits, net(x)) or not result.fell_back
+
+
+def test_copies_moves_and_failures_keep_what_it_saw(monkeypatch):
+    net = stir(GoldenNet())
+    batches = [batch(6, 3, 12, 12, seed=seed) for seed in range(12)]
+
+    def tripping(adaptor):
+        return [adaptor.adapt(x).fell_back for x in batches[4:]]
+
+    adaptor = da.adapt(net, "tent", lr=0.009, guard=True)
+    for x in batches[:4]:
+        adaptor(x)
+    seen = adaptor.collapse.memory()
+    copies = [copy.deepcopy(adaptor), pickle.loads(pickle.dumps(adaptor)), copy.deepcopy(adaptor).to("cpu")]
+    with monkeypatch.context() as patched:
+        patched.setattr(da.StepAdaptor, "_count", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            adaptor(batches[7])
+    assert adaptor.collapse.memory() is seen
+    adaptor(batches[0][:0])
+    assert adaptor.collapse.memory() is seen
+    expected = tripping(adaptor)
+    assert any(expected)
+    assert not all(expected)
+    assert all(tripping(other) == expected for other in copies)
+    adaptor.reset()
+    assert adaptor.collapse.memory() is None
+
+
+def test_a_trip_starts_the_count_of_batches_anew():
+    net = stir(GoldenNet())
+    x = batch(6, 3, 12, 12)
+    adaptor = da.adapt(net, "tent", lr=10.0, guard=True, reset_every=2)
+    assert all(adaptor.adapt(x).fell_back for _ in range(4))
+    assert torch.equal(adaptor.adapted(x)(x), net(x))
+
+
+def test_mistakes_are_explained():
+    net = stir(GoldenNet())
+    with pytest.raises(BadOption, match="forgets after each batch"):
+        da.adapt(net, "tent", guard=True, reset_every=1)
+    with pytest.raises(BadOption, match="forgets after each batch"):
+        da.adapt(net, "domainadaptor-t", guard=True)
+    with pytest.raises(BadOption, match="True or False"):
+        da.adapt(net, "tent", guard="yes")
