@@ -150,7 +150,7 @@ def test_its_window_counts_images():
 
 @pytest.mark.parametrize("method", ONLINE)
 def test_every_method_that_remembers_can_be_guarded(method):
-    net = stir(GoldenNet())
+    net = conftest.suited(stir(GoldenNet()), method)
     batches = [batch(6, 3, 12, 12, seed=seed) for seed in range(3)]
     quick = {"lr": 10.0} if "lr" in da.options_of(method) else {}
     slow = {"lr": 1e-6} if "lr" in da.options_of(method) else {}
