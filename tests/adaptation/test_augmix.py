@@ -31,7 +31,7 @@ def test_flat_and_small_images_stay():
     flat = torch.full((1, 3, 5, 5), 0.3)
     assert torch.equal(stretched(flat), flat)
     torch.testing.assert_close(equalized(flat), flat, atol=0.5 / 255, rtol=0)
-    assert torch.isfinite(augmix_views(torch.rand(1, 3, 1, 1), 20, torch.Generator().manual_seed(0))).all()
+    assert torch.isfinite(augmix_views(torch.rand(1, 3, 1, 1), 20, torch.Generator().manual_seed(0), 0.08)).all()
 
 
 def test_moves_are_torchvisions():
@@ -51,9 +51,9 @@ def test_views_are_mixtures_of_crops_and_chains(monkeypatch):
     """With changes that only count, a view is its crop plus a known share of counts."""
     depth = []
     monkeypatch.setattr(augmix, "CHANGES", (lambda x, _: depth.append(1) or x + 1,))
-    views = augmix_views(PIXELS[:1], 50, torch.Generator().manual_seed(4))
+    views = augmix_views(PIXELS[:1], 50, torch.Generator().manual_seed(4), 0.08)
     monkeypatch.setattr(augmix, "CHANGES", (lambda x, _: x,))
-    crops = augmix_views(PIXELS[:1], 50, torch.Generator().manual_seed(4))
+    crops = augmix_views(PIXELS[:1], 50, torch.Generator().manual_seed(4), 0.08)
     added = (views - crops).amax((1, 2, 3))
     torch.testing.assert_close(views, crops + added.view(-1, 1, 1, 1))
     assert float(added.min()) >= 0
@@ -65,7 +65,7 @@ def test_views_are_mixtures_of_crops_and_chains(monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_views_are_pixels_that_differ_and_follow_the_seed(dtype):
     x = PIXELS[:1].to(dtype)
-    one, again, other = (augmix_views(x, 9, torch.Generator().manual_seed(s)) for s in (0, 0, 1))
+    one, again, other = (augmix_views(x, 9, torch.Generator().manual_seed(s), 0.5) for s in (0, 0, 1))
     assert one.shape == (9, 3, 40, 40)
     assert one.dtype == dtype
     assert torch.equal(one, again)

@@ -107,8 +107,13 @@ def test_threads_get_the_answers_of_some_order(method, net):
         order: dict(zip(order, answers(make(method, net), [batches[at] for at in order]), strict=True))
         for order in itertools.permutations(range(3))
     }
-    adaptor, got = make(method, net), {}
-    threads = [threading.Thread(target=lambda at=at: got.update({at: adaptor(batches[at])})) for at in range(3)]
+    adaptor, got, used = make(method, net), {}, torch.get_num_threads()
+
+    def work(at: int) -> None:
+        torch.set_num_threads(used)  # a new thread begins with the machine's number, and sums differ with it
+        got[at] = adaptor(batches[at])
+
+    threads = [threading.Thread(target=work, args=(at,)) for at in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,5 +1,6 @@
 """CoTTA against its loop written out, and its views against torchvision's operations."""
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -66,6 +67,7 @@ def test_pixels_go_back_and_forth():
     torch.testing.assert_close(pixels.back(pixels.of(x), x), x)
     assert pixels.back(pixels.of(x.bfloat16()), x.bfloat16()).dtype == torch.bfloat16
     torch.testing.assert_close(Pixels(0.5, 0.25).of(x[:, :2]), x[:, :2] * 0.25 + 0.5)
+    torch.testing.assert_close(Pixels(np.float32(0.5), np.full(2, 0.25)).of(x[:, :2]), x[:, :2] * 0.25 + 0.5)
     with pytest.raises(BadBatch, match="images of 2 channels, and 3 numbers"):
         pixels.of(x[:, :2])
 

@@ -16,7 +16,7 @@ IMAGES = batch(4, 3, 12, 12, dtype=torch.float64)
 MEAN, STD = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], dtype=torch.float64).view(2, 3, 1, 1)
 
 
-def literal(image, *, views, alpha, lr, steps, augmentation, seed, decay):
+def literal(image, *, views, area, alpha, lr, steps, augmentation, seed, decay):
     net = network()
     weights = weights_of(net)
 
@@ -29,9 +29,9 @@ def literal(image, *, views, alpha, lr, steps, augmentation, seed, decay):
     generator = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         if augmentation == "augmix":
-            x = (augmix_views(image * STD + MEAN, views, generator) - MEAN) / STD
+            x = (augmix_views(image * STD + MEAN, views, generator, area) - MEAN) / STD
         else:
-            x = random_views(image, views, generator)
+            x = random_views(image, views, generator, (area, 1.0))
         weights = leaves(weights)
         mean = sum(probabilities(logits(weights, x, mixed))[v] for v in range(views)) / views
         loss = -sum(p * p.log() for p in mean)
@@ -43,8 +43,8 @@ def literal(image, *, views, alpha, lr, steps, augmentation, seed, decay):
 @pytest.mark.parametrize(
     "options",
     [
-        {"views": 5, "alpha": 16 / 17, "lr": 0.5, "steps": 1, "augmentation": "augmix", "seed": 0},
-        {"views": 3, "alpha": 0.5, "lr": 0.2, "steps": 3, "augmentation": "crops", "seed": 4},
+        {"views": 5, "area": 0.08, "alpha": 16 / 17, "lr": 0.5, "steps": 1, "augmentation": "augmix", "seed": 0},
+        {"views": 3, "area": 0.5, "alpha": 0.5, "lr": 0.2, "steps": 3, "augmentation": "crops", "seed": 4},
     ],
 )
 def test_memo_is_its_literal_form(options):
@@ -114,6 +114,7 @@ def test_mistakes_are_explained():
         ({"views": 0}, "at least 1"),
         ({"augmentation": "augmx"}, "did you mean 'augmix'"),
         ({"alpha": 1.5}, "from 0 to 1"),
+        ({"area": 0}, "above 0"),
         ({"optimizer": "adam"}, "did you mean 'adamw'"),
         ({"steps": 0}, "at least 1"),
         ({"reset_every": 1}, "has no option 'reset_every'"),

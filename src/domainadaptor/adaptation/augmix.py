@@ -13,7 +13,6 @@ from torch import Tensor
 
 from domainadaptor.adaptation.views import random_views
 
-_AREA = (0.08, 1.0)  # of torchvision's RandomResizedCrop
 _CHAINS = 3
 _DEEPEST = 3  # changes in a chain
 _LEAST = 0.1  # the strength of a change is drawn from this to 1, of 10
@@ -22,9 +21,9 @@ _LEVELS = 255
 _Uniform = Callable[[], float]
 
 
-def augmix_views(pixels: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """`count` views of each image of pixels from 0 to 1, in the order of `random_views`."""
-    crops = random_views(pixels.clamp(0, 1), count, generator, _AREA)
+def augmix_views(pixels: Tensor, count: int, generator: torch.Generator, area: float) -> Tensor:
+    """`count` views of each image of pixels from 0 to 1, in the order of `random_views`; crops keep `area` or more."""
+    crops = random_views(pixels.clamp(0, 1), count, generator, (area, 1.0))
 
     def uniform() -> float:
         return float(torch.rand((), generator=generator, dtype=torch.float64, device="cpu"))

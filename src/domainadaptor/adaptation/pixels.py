@@ -1,6 +1,8 @@
 """Pixels: a network's normalized input taken back to values from 0 to 1, where colors can be changed, and forth."""
 
 from collections.abc import Sequence
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,14 +62,12 @@ class Pixels:
 
 
 def _numbers(option: str, given: PerChannel) -> tuple[float, ...]:
-    values: tuple[float, ...] = ()
+    values: Sequence[float] = ()
     try:
-        if isinstance(given, str):
-            values = tuple(float(word) for word in given.split(","))
-        else:
-            values = (given,) if isinstance(given, (int, float)) else tuple(given)
+        words: Any = given.split(",") if isinstance(given, str) else [given] if isinstance(given, Real) else given
+        values = [float(word) for word in words]
     except (TypeError, ValueError):
         pass
     if not values:
         raise BadOption(f"{option}={given!r}: expected numbers, as 0.485,0.456,0.406, or one number")
-    return values
+    return tuple(values)

@@ -15,6 +15,6 @@ def everything(network: AdaptiveNetwork) -> dict[str, nn.Parameter]:
 @torch.no_grad()
 def follow(teacher: AdaptiveNetwork, student: AdaptiveNetwork, share: float) -> None:
     """Moves every weight of the teacher toward the student's by a share of the way; statistics stay."""
-    fast = everything(student)
-    for name, slow in everything(teacher).items():
-        slow.copy_((1 - share) * slow + share * fast[name])
+    slow, fast = everything(teacher), everything(student)
+    for name in slow.keys() & fast.keys():  # a layer may be used more than once by one batch and not by another
+        slow[name].copy_((1 - share) * slow[name] + share * fast[name])
