@@ -24,6 +24,11 @@ class RenormalizedNorm(MixedNorm):
         self._average: Moments | None = None  # the second is a deviation
         self._new: Moments | None = None  # of the batch at hand, by its first pass
 
+    @property
+    def batch_share(self) -> float:
+        """None of the statistics: the averages are older than the batch."""
+        return 0.0
+
     @torch.no_grad()
     def _measure(self, x: Tensor, source: Moments, count: int) -> Use:
         if count == 1:
