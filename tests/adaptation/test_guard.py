@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import domainadaptor as da
-from domainadaptor.adaptation.guard import CollapseGuard
+from domainadaptor.adaptation.guard import CollapseGuard, Drift
 from domainadaptor.errors import BadOption
 from tests import conftest
 from tests.conftest import GoldenNet, batch, stir
@@ -79,11 +79,14 @@ def accuracy(adaptor, probe):
 HOSTILE = ["one class", "sorted", "noise", "constant", "alternating", "tiny"]
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_streams_cost_at_most_two_points(kind, digits):
+@pytest.mark.parametrize(
+    ("kind", "m"),
+    [(kind, 1.0) for kind in HOSTILE] + [("one class", 0.0), ("noise", 0.0)],  # batch statistics, and the source's
+)
+def test_hostile_streams_cost_at_most_two_points(kind, m, digits):
     net, probe, pool = digits
     source = accuracy(da.adapt(net, "source"), probe)
-    adaptor = da.adapt(net, "tent", lr=0.02, guard=True)
+    adaptor = da.adapt(net, "tent", lr=0.02 if m else 0.002, m=m, guard=True)
     trips = 0
     for at, x in enumerate(stream(kind, *pool)):
         result = adaptor.adapt(x)
@@ -99,8 +102,8 @@ def test_hostile_streams_cost_at_most_two_points(kind, digits):
 
 def test_without_the_guard_it_collapses(digits):
     net, probe, pool = digits
-    for kind in ("noise", "sorted"):
-        adaptor = da.adapt(net, "tent", lr=0.02)
+    for kind, options in [("noise", {"lr": 0.02}), ("sorted", {"lr": 0.02}), ("noise", {"lr": 0.002, "m": 0.0})]:
+        adaptor = da.adapt(net, "tent", **options)
         for x in stream(kind, *pool):
             adaptor(x)
         assert accuracy(adaptor, probe) < 60
@@ -109,30 +112,33 @@ def test_without_the_guard_it_collapses(digits):
 @pytest.mark.parametrize("kind", ["shuffled", "shuffled and shifted"])
 def test_ordinary_streams_do_not_wake_it(kind, digits):
     net, _, pool = digits
-    guarded, free = da.adapt(net, "tent", guard=True), da.adapt(net, "tent")
-    for x in stream(kind, *pool):
-        assert torch.equal(guarded(x), free(x))
+    adaptor = da.adapt(net, "tent", guard=True)
+    assert not any(adaptor.adapt(x).fell_back for x in stream(kind, *pool))
 
 
 def test_the_rule():
     def told(logits):
         """A guard, and whether it allows a drift after a batch of 512 such images."""
-        return lambda drift: CollapseGuard().look(logits, drift, lambda: logits) is None
+        return lambda far, share=1.0: CollapseGuard().look(logits, Drift(far, share), lambda: logits) is None
 
     sure = 50 * nn.functional.one_hot(torch.arange(512) % 8, 8).float()
     varied, alike, empty = told(sure), told(sure[:1].expand(512, 8)), told(torch.zeros(512, 8))
-    assert varied(0.49)
-    assert not varied(0.51)
+    assert varied(0.29)
+    assert not varied(0.31)
     for poor in (alike, empty):
         assert poor(0.069)
         assert not poor(0.071)
+        assert poor(0.0059, 0.0)
+        assert not poor(0.0061, 0.0)
+        assert poor(0.037, 0.5)
+        assert not poor(0.039, 0.5)
     # Sure of one in two, and no idea of the other: half of what could be told, so 0.07 / 0.5.
     half = told(torch.cat([sure[:256], torch.zeros(256, 8)]))
     assert half(0.139)
     assert not half(0.141)
     assert not varied(float("nan"))
     # Near the source, but its answers are all alike where the source's are not.
-    why = CollapseGuard().look(sure[:1].expand(512, 8), 0.0, lambda: sure)
+    why = CollapseGuard().look(sure[:1].expand(512, 8), Drift(0.0, 1.0), lambda: sure)
     assert "predictions tell 0.00 of what they could, the source network's 1.00" in why
 
 
@@ -140,8 +146,8 @@ def test_its_window_counts_images():
     guard, sure = CollapseGuard(), 50 * nn.functional.one_hot(torch.arange(8), 8).float()
     for _ in range(40):
         for image in sure:  # one at a time, every class in turn
-            assert guard.look(image[None], 0.0, lambda: sure[:1]) is None
-    assert guard.look(sure[:1], 0.45, lambda: sure[:1]) is None
+            assert guard.look(image[None], Drift(0.0, 1.0), lambda: sure[:1]) is None
+    assert guard.look(sure[:1], Drift(0.29, 1.0), lambda: sure[:1]) is None
     mean, entropy, seen = guard.memory()
     assert seen == 256
     assert entropy < 1e-6

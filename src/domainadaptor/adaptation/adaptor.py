@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from domainadaptor.adaptation.adaptive import LayerReport
 from domainadaptor.adaptation.batch import checked_batch
 from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap
-from domainadaptor.adaptation.guard import CollapseGuard
+from domainadaptor.adaptation.guard import CollapseGuard, Drift
 from domainadaptor.adaptation.logits import OutputReader, finite, read_logits
 from domainadaptor.adaptation.snapshot import ParameterGuard
 from domainadaptor.adaptation.watch import Watch
@@ -101,9 +101,9 @@ class Adaptor(nn.Module, ABC):
         """Layer -> tensor name -> value, of what was learned and is remembered."""
         return {}
 
-    def _drift(self) -> float:
-        """How far what was learned is from the source, relative to the size of that."""
-        return 0.0
+    def _drift(self) -> Drift:
+        """How far what was learned is from the source."""
+        return Drift(0.0, 1.0)
 
     @abstractmethod
     def layers(self) -> list[LayerReport]:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from domainadaptor.adaptation.adaptive import AdaptiveNetwork, LayerReport
 from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.guard import Drift
 from domainadaptor.adaptation.part import Part
 from domainadaptor.phases import FIRST, phase
 
@@ -62,16 +63,17 @@ class LearningAdaptor(Adaptor):
     def _learned(self) -> Mapping[str, Mapping[str, Tensor]]:
         return self._main.learned()
 
-    def _drift(self) -> float:
+    def _drift(self) -> Drift:
         """Of scales and shifts, or of all weights where those do not learn: weights differ too much in size."""
         learnable = self._main.named_learnable()
         norms = [name for name in learnable if name not in self._main.weights]
         pairs = [(learnable[name].detach(), self._main.start(name)) for name in norms or learnable]
         if not pairs:
-            return 0.0
+            return super()._drift()
         far = torch.stack([(p - start).double().norm() for p, start in pairs]).norm()
         size = torch.stack([start.double().norm() for _, start in pairs]).norm()
-        return float(far / size.clamp(min=1e-30))
+        shares = [norm.batch_share for norm in self._main.norms.values() if norm.used]
+        return Drift(float(far / size.clamp(min=1e-30)), min(shares, default=0.0))
 
     def _plain_values(self) -> Mapping[str, Mapping[str, Tensor]]:
         return self._main.plain_values()

@@ -16,6 +16,11 @@ class AdaptiveNorm(nn.Module, ABC):
         self.used = True
 
     @property
+    def batch_share(self) -> float:
+        """How much of the statistics that it normalizes with is the batch's own, from 0 to 1."""
+        return 0.0
+
+    @property
     @abstractmethod
     def passes(self) -> int:
         """How often the last pass of the network used the layer."""

@@ -70,6 +70,15 @@ class MixedNorm(AdaptiveNorm):
     source_shift: Tensor
 
     @property
+    def batch_share(self) -> float:
+        """How much of the statistics is the batch's own: all once folded."""
+        if self.fold:
+            return 1.0
+        if not isinstance(self.rule, str):
+            return 1.0 - float(self.rule)
+        return 1.0 - max((float(use.alpha) for use in self.uses), default=1.0)
+
+    @property
     def passes(self) -> int:
         """How often the last pass of the network used the layer."""
         return len(self.uses)
