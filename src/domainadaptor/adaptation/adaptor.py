@@ -91,8 +91,9 @@ class Adaptor(nn.Module, ABC):
         if self.reset_every == 1:
             self._forget()
 
-    def _acquaint(self, images: Tensor) -> None:
-        """Uses the source's parameters in the first batch, so that the guard sees whether a pass writes to them."""
+    def _runs_apart(self) -> bool:
+        """Whether what adapts has weights of its own, so that no pass of it uses the source's parameters."""
+        return False
 
     def _catch_up(self, images: Tensor) -> None:
         """Makes what `_plain_values` gives fit the weights as they are now."""
@@ -264,9 +265,11 @@ class Adaptor(nn.Module, ABC):
         with self._alone():
             self._watch.check()
             images = checked_batch(images, self.source.parameters())
+            if self._runs_apart() and not self._guard.knows and len(images) > 0:
+                with self._guard.guarding():  # which sees whether a pass writes to the source's parameters
+                    self._run_source(images[:1])
             with self._guard.guarding():
                 try:
-                    self._acquaint(images)
                     yield images
                 finally:
                     self._settle()

@@ -55,10 +55,8 @@ class LearningAdaptor(Adaptor):
         for part, held in zip(self._all(), memory, strict=True):
             part.recall(held)
 
-    def _acquaint(self, images: Tensor) -> None:
-        # A network with weights of its own never runs on the source's.
-        if self._main.weights and not self._guard.knows and len(images) > 0:
-            self._run_source(images[:1])
+    def _runs_apart(self) -> bool:
+        return bool(self._main.weights)
 
     def _learned(self) -> Mapping[str, Mapping[str, Tensor]]:
         return self._main.learned()
