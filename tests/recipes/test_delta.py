@@ -10,7 +10,7 @@ from torch import nn
 import domainadaptor as da
 from domainadaptor.errors import BadOption, UnsupportedNetwork
 from tests.conftest import GoldenNet, batch, stir
-from tests.recipes.literal import descend, forward, learned, network, probabilities, surprise, varied
+from tests.recipes.sure_network import descend, forward, learned, network, probabilities, surprise, varied
 
 # Of different sizes and means, so that the averages matter.
 BATCHES = [varied(10 - seed, seed) * (1 + 0.2 * seed) + 0.3 * seed for seed in range(5)]
