@@ -44,11 +44,12 @@ wheel: $(READY)
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .mypy_cache demo-results
 
-# uv installs four times faster than pip; where it is not to be had, pip does the same.
+# uv installs four times faster than pip; where it is not to be had, pip does the same. Compiled once, every start is
+# seconds faster.
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.10 or newer is needed: install it, or say make PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	{ $(BIN)/python -m pip install --quiet uv && $(BIN)/uv pip install --python $(BIN)/python -e ".[$(EXTRAS)]"; } \
+	{ $(BIN)/python -m pip install --quiet uv && $(BIN)/uv pip install --compile-bytecode --python $(BIN)/python -e ".[$(EXTRAS)]"; } \
 		|| $(BIN)/python -m pip install -e ".[$(EXTRAS)]"
 	touch $(READY)
 
