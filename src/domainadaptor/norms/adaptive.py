@@ -1,6 +1,7 @@
 """What stands in for a norm layer: it learns a scale and a shift, and can go back."""
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -14,6 +15,16 @@ class AdaptiveNorm(nn.Module, ABC):
         super().__init__()
         self.reused = False  # more than once in a pass: neither folded nor stepped
         self.used = True
+
+    def __getattr__(self, name: str) -> Any:
+        """What a forward or a hook may ask of a norm layer (weight, num_features) is the trained one's."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            trained = self.__dict__.get("_trained")
+            if not trained:
+                raise
+            return getattr(trained[0], name)
 
     @property
     def batch_share(self) -> float:

@@ -1,6 +1,5 @@
 """A stand-in for instance-aware batch norm that learns and whose statistics can follow batches."""
 
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -118,13 +117,3 @@ class AwareNorm(AdaptiveNorm):
     def plain_values(self) -> dict[str, Tensor]:
         """The same in the trained layer's precision."""
         return {name: value.detach().to(self._dtype) for name, value in self.learned().items()}
-
-    def __getattr__(self, name: str) -> Any:
-        """What a forward or a hook may ask of a norm layer (weight, num_features) is the trained one's."""
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            trained = self.__dict__.get("_trained")
-            if not trained:
-                raise
-            return getattr(trained[0], name)

@@ -3,7 +3,7 @@
 DomainAdaptor, ICCV 2023: AdaMixBN is the mixture, "statistics transformation" is the folding.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -238,16 +238,6 @@ class MixedNorm(AdaptiveNorm):
         scale = self.scale * (mixed.var + self.eps).rsqrt()
         y = (wide - mixed.mean.reshape(shape)) * scale.reshape(shape) + self.shift.reshape(shape)
         return y.to(x.dtype)
-
-    def __getattr__(self, name: str) -> Any:
-        """What a forward or a hook may ask of a norm layer (weight, num_features) is the trained one's."""
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            trained = self.__dict__.get("_trained")
-            if not trained:
-                raise
-            return getattr(trained[0], name)
 
 
 def _value(trained: Tensor | None, absent: Tensor) -> Tensor:

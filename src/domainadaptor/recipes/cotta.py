@@ -5,7 +5,6 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Adam
 
 from domainadaptor.about import about
 from domainadaptor.adaptation.adaptive import AdaptiveNetwork
@@ -14,6 +13,7 @@ from domainadaptor.adaptation.cotta_views import cotta_view
 from domainadaptor.adaptation.descent import take_step
 from domainadaptor.adaptation.learning import LearningAdaptor
 from domainadaptor.adaptation.logits import finite, in_loss_precision
+from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.part import Draws, KeptOptimizer, OptimizerFactory, Part
 from domainadaptor.adaptation.pixels import IMAGENET_MEAN, IMAGENET_STD, PerChannel, Pixels
 from domainadaptor.adaptation.teacher import everything, follow
@@ -156,20 +156,14 @@ def cotta(
     check_number("rst", rst, low=0, high=1)
     check_number("ema", ema, low=0, high=1)
     check_choice("consistency", consistency, ("ce", "symmetric"))
-    check_choice("optimizer", optimizer, ("adam", "sgd"))
     check_choice("predict", predict, ("after", "before"))
     check_choice("variance", variance, VARIANCES)
-    check_number("lr", lr, low=0, high=3.4e38)
-    check_number("momentum", momentum, low=0, high=0.9999)
     check_count("seed", seed, low=0)
-    factory = (
-        partial(SGD, lr=lr, momentum=momentum) if optimizer == "sgd" else partial(Adam, lr=lr, betas=(momentum, 0.999))
-    )
     return _Cotta(
         network,
         variance=variance,
         symmetric=consistency == "symmetric",
-        optimizer=factory,
+        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
         ema=float(ema),
         rst=float(rst),
         ap=float(ap),

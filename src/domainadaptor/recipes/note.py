@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Adam
 
 from domainadaptor.about import about
 from domainadaptor.adaptation.adaptive import AdaptiveNetwork
@@ -17,6 +16,7 @@ from domainadaptor.adaptation.descent import take_step
 from domainadaptor.adaptation.learning import LearningAdaptor
 from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.losses import entropy
+from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.part import Draws, KeptOptimizer, OptimizerFactory, Part
 from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.norms.aware import AwareNorm
@@ -223,20 +223,14 @@ def note(
     check_count("capacity", capacity, low=1)
     check_count("update_every", update_every, low=1)
     check_number("share", share, low=0, high=1)
-    check_number("lr", lr, low=0, high=3.4e38)
-    check_choice("optimizer", optimizer, ("adam", "sgd"))
-    check_number("momentum", momentum, low=0, high=0.9999)
     check_choice("predict", predict, ("after", "before"))
     check_count("seed", seed, low=0)
-    factory = (
-        partial(SGD, lr=lr, momentum=momentum) if optimizer == "sgd" else partial(Adam, lr=lr, betas=(momentum, 0.999))
-    )
     return _Note(
         network,
         share=float(share),
         every=int(update_every),
         memory=ReservoirMemory(int(capacity), int(seed)),
-        optimizer=factory,
+        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
         reset_every=reset_every,
         predict=predict,
     )

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Adam
 
 from domainadaptor.about import about
 from domainadaptor.adaptation.adaptive import AdaptiveNetwork
@@ -19,6 +18,7 @@ from domainadaptor.adaptation.descent import take_step
 from domainadaptor.adaptation.learning import LearningAdaptor
 from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.losses import entropy
+from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.part import Draws, KeptOptimizer, OptimizerFactory, Part
 from domainadaptor.adaptation.pixels import IMAGENET_MEAN, IMAGENET_STD, PerChannel, Pixels
 from domainadaptor.adaptation.teacher import follow
@@ -240,21 +240,15 @@ def rotta(
     check_number("nu", nu, low=0, high=1)
     check_number("timeliness", timeliness, low=0)
     check_number("uncertainty", uncertainty, low=0)
-    check_number("lr", lr, low=0, high=3.4e38)
-    check_choice("optimizer", optimizer, ("adam", "sgd"))
-    check_number("momentum", momentum, low=0, high=0.9999)
     check_choice("predict", predict, ("after", "before"))
     check_count("seed", seed, low=0)
-    factory = (
-        partial(SGD, lr=lr, momentum=momentum) if optimizer == "sgd" else partial(Adam, lr=lr, betas=(momentum, 0.999))
-    )
     return _Rotta(
         network,
         share=float(share),
         nu=float(nu),
         every=int(update_every),
         memory=BalancedMemory(int(capacity), timeliness=float(timeliness), uncertainty=float(uncertainty)),
-        optimizer=factory,
+        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
         pixels=Pixels(mean, std),
         seed=int(seed),
         reset_every=reset_every,

@@ -3,12 +3,12 @@
 from functools import partial
 
 from torch import nn
-from torch.optim import SGD, Adam
 
 from domainadaptor.about import about
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.losses import check_temperature
 from domainadaptor.adaptation.objective import LOSSES, Objective, build_objective, check_threshold, of_confident
+from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.norms.mixed import MixedNorm
 from domainadaptor.norms.moments import VARIANCES, Variance
@@ -90,21 +90,15 @@ def descend(
     skip: tuple[str, ...] = (),
 ) -> Adaptor:
     """Tent with another objective: batch statistics, and steps on the scales and shifts but of layers to skip."""
-    check_choice("optimizer", optimizer, ("adam", "sgd"))
     check_choice("variance", variance, VARIANCES)
-    check_number("lr", lr, low=0, high=3.4e38)
-    check_number("momentum", momentum, low=0, high=1)
     check_number("m", m, low=0, high=1)
     check_count("steps", steps, low=1)
     check_threshold(threshold)
-    factory = (
-        partial(SGD, lr=lr, momentum=momentum) if optimizer == "sgd" else partial(Adam, lr=lr, betas=(momentum, 0.999))
-    )
     return StepAdaptor(
         network,
         norm=partial(MixedNorm, alpha=1.0 - m, fold=False, variance=variance, running=m < 1),
         objective=of_confident(objective, threshold),
-        optimizer=factory,
+        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
         steps=steps,
         reset_every=reset_every,
         predict=predict,

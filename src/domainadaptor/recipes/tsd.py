@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim import SGD, Adam
 
 from domainadaptor.about import about
 from domainadaptor.adaptation.adaptive import AdaptiveNetwork
@@ -17,6 +16,7 @@ from domainadaptor.adaptation.features import find_head
 from domainadaptor.adaptation.learning import LearningAdaptor
 from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.losses import entropy
+from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.part import KeptOptimizer, OptimizerFactory, Part
 from domainadaptor.norms.mixed import MixedNorm
 from domainadaptor.norms.moments import VARIANCES, Variance
@@ -218,14 +218,8 @@ def tsd(
     check_flag("agree", agree)
     check_number("lam", lam, low=0)
     check_count("neighbors", neighbors, low=1)
-    check_number("lr", lr, low=0, high=3.4e38)
-    check_choice("optimizer", optimizer, ("adam", "sgd"))
-    check_number("momentum", momentum, low=0, high=0.9999)
     check_choice("predict", predict, ("after", "before"))
     check_choice("variance", variance, VARIANCES)
-    factory = (
-        partial(SGD, lr=lr, momentum=momentum) if optimizer == "sgd" else partial(Adam, lr=lr, betas=(momentum, 0.999))
-    )
     return _Tsd(
         network,
         variance=variance,
@@ -234,7 +228,7 @@ def tsd(
         agree=agree,
         lam=float(lam),
         neighbors=int(neighbors),
-        optimizer=factory,
+        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
         head=head,
         reset_every=reset_every,
         predict=predict,
