@@ -1,5 +1,6 @@
 """Files that are written whole or not at all."""
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -43,17 +44,43 @@ def owned(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
     except OSError as error:
         raise BadFile(f"cannot make the folder {str(folder)!r}: {error.strerror or error}; choose another") from error
+    with locked(folder / ".lock") as own:
+        if not own:
+            raise BadFile(f"another process is at work in {str(folder)!r}; wait for it, or stop it")
+        sweep(folder, ".*.*")
+        yield
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[bool]:
+    """Whether this process alone has the lock of that name, while the context lasts; a killed process lets go of it.
+
+    Raises:
+        BadFile: The file cannot be made.
+    """
+    try:
+        lock = path.open("w")
+    except OSError as error:
+        raise BadFile(f"cannot write {str(path)!r}: {error.strerror or error}; choose another place") from error
     with lock:
+        own = True
         if fcntl is not None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise BadFile(f"another process is at work in {str(folder)!r}; wait for it, or stop it") from error
-        sweep(folder, ".*.*")
-        yield
+            except OSError:
+                own = False
+        yield own
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):  # hashlib.file_digest is younger than Python 3.10
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def sweep(folder: Path, pattern: str) -> None:

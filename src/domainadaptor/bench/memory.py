@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ import torch
 import domainadaptor
 from domainadaptor.bench.timing import Setting, random_images
 from domainadaptor.errors import AdaptationError
+from domainadaptor.memory import PeakMemory
 from domainadaptor.networks.zoo import blueprint
 
 
@@ -32,39 +32,15 @@ def _measure(setting: Setting, method: str, options: Mapping[str, Any]) -> float
     network = blueprint(setting.network).build(1000).to(setting.device).to(memory_format=torch.channels_last)
     images = random_images(setting)
     adaptor = domainadaptor.adapt(network, method, **options) if method else None
-    before = _begin(setting.device)
-    if before is None:
-        return None
+    memory = PeakMemory(setting.device)
     for _ in range(2):
-        if adaptor is None:
-            with torch.no_grad():
-                network(images)
-        else:
-            adaptor(images)
-    peak = _peak(setting.device)
-    return None if peak is None else (peak - before) / 1e6
-
-
-def _begin(device: str) -> float | None:
-    """Bytes in use now, from where a peak is measured."""
-    if device.startswith("cuda"):
-        torch.cuda.reset_peak_memory_stats(device)
-        return float(torch.cuda.memory_allocated(device))
-    try:
-        Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak so far
-    except OSError:
-        return None
-    return _status("VmRSS")
-
-
-def _peak(device: str) -> float | None:
-    return float(torch.cuda.max_memory_allocated(device)) if device.startswith("cuda") else _status("VmHWM")
-
-
-def _status(name: str) -> float | None:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    found = next((line for line in lines if line.startswith(f"{name}:")), None)
-    return None if found is None else 1024.0 * int(found.split()[1])
+        with memory:
+            if adaptor is None:
+                with torch.no_grad():
+                    network(images)
+            else:
+                adaptor(images)
+    return memory.megabytes()
 
 
 if __name__ == "__main__":

@@ -106,6 +106,10 @@ class Bar:
         """One more piece of work, and what it is."""
         self._progress.update(self._task, advance=1, description=what)
 
+    def say(self, what: str) -> None:
+        """What is going on."""
+        self._progress.update(self._task, description=what)
+
     def at(self, done: int, total: int) -> None:
         """So much is done, of so much."""
         self._progress.update(self._task, completed=done, total=total)

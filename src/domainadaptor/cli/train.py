@@ -1,6 +1,5 @@
 """`domainadaptor train`: train networks on source domains, one for each domain that is left out."""
 
-import hashlib
 import shlex
 import sys
 from dataclasses import replace
@@ -60,29 +59,24 @@ def train(
 ) -> None:
     """Train a network on several domains, leaving one out in turn; the same command again goes on where it stopped."""
     from domainadaptor.data.open import open_dataset
-    from domainadaptor.networks.zoo import blueprint
-    from domainadaptor.training.recipe import Recipe
+    from domainadaptor.training.recipe import planned
     from domainadaptor.training.run import Place, Watcher
     from domainadaptor.training.run import train as run
     from domainadaptor.training.workers import is_first, joined_by_torchrun
 
     opened = open_dataset(dataset, root, **parse_data_options(data_option))
-    options = parse_options(option or []) | ({"tasks": tuple(task)} if task else {})
     base = output or cache_folder()
-    plan = blueprint(network)
-    start = _run_or_file(weights, base / "runs")
-    recipe = Recipe(
-        dataset=opened.name,
-        sources=(),
-        data=opened.fingerprint(),
-        network=plan.name,
-        weights=start,
-        start=_digest(start, base / "runs"),
+    recipe = planned(
+        opened,
+        base / "runs",
+        network=network,
+        weights=weights,
+        size=size,
+        option=parse_options(option or []),
+        task=task or (),
         algorithm=algorithm,
-        options=options,
         select=select,
         norm=norm,
-        size=size or plan.preprocessing.size,
         epochs=epochs,
         batch_size=batch_size,
         lr=lr,
@@ -117,24 +111,6 @@ def train(
         _show_all(records)
     if any(record["unreadable"] for record in records):
         raise typer.Exit(Exit.SOME_SKIPPED)
-
-
-def _run_or_file(weights: str, runs: Path) -> str:
-    """A checkpoint of an earlier run by the run's name, which is the same on every machine."""
-    path = Path(weights)
-    return path.parent.name if path.is_file() and path.resolve().is_relative_to(runs.resolve()) else weights
-
-
-def _digest(weights: str, runs: Path) -> str:
-    """Of the file that training starts from; "" where it is none."""
-    path = next((p for p in (runs / weights / "checkpoint.safetensors", Path(weights)) if p.is_file()), None)
-    if path is None:
-        return ""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()[:12]
 
 
 def _splits(dataset: DomainDataset, sources: list[str], targets: list[str]) -> list[tuple[tuple[str, ...], list[str]]]:

@@ -26,6 +26,8 @@ class Opened:
     notes: tuple[str, ...] = ()
     random: bool = False  # no weights were given
     heads: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)  # trained besides the network
+    dataset: str = ""  # that it was trained on, where it is known
+    sources: tuple[str, ...] = ()  # the domains of that
 
     def at(self, size: int | None) -> "Opened":
         """The same for another input size, with a note where it was trained at one; None keeps its own."""
@@ -85,7 +87,15 @@ def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) ->
             f"({own.sentence()}) instead of the usual ({usual.sentence()})"
         )
     return Opened(
-        checkpoint.build(path), card.network, card.classes, own, own.size, tuple(notes), heads=checkpoint.heads
+        checkpoint.build(path),
+        card.network,
+        card.classes,
+        own,
+        own.size,
+        tuple(notes),
+        heads=checkpoint.heads,
+        dataset=card.dataset,
+        sources=card.sources,
     )
 
 

@@ -2,19 +2,25 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from domainadaptor import plugins
+from domainadaptor.data.domains import DomainDataset
 from domainadaptor.data.seeds import derived_seed
 from domainadaptor.errors import BadOption
-from domainadaptor.options import check_choice, check_count, check_names, check_number
+from domainadaptor.files import digest_of
+from domainadaptor.networks.zoo import blueprint
+from domainadaptor.options import check_choice, check_count, check_names, check_number, suggestion
 from domainadaptor.training.algorithm import Algorithm, Settings
 from domainadaptor.training.selection import SELECTIONS
 
 ALGORITHMS = "domainadaptor.training.algorithms"
+WEIGHTS = "checkpoint.safetensors"  # in the folder of a run
 _HEADS = 1  # a seed of their own for what is trained besides the network
 _LONGEST = 60
 
@@ -91,6 +97,63 @@ class Recipe:
             sources = f"{len(self.sources)}-domains"
         name = f"{self.dataset}-{network}-{self.size}-{how}-on-{sources}-seed{self.seed}-{digest}"
         return name.replace("/", "_")
+
+
+def planned(
+    dataset: DomainDataset,
+    runs: Path,
+    *,
+    network: str = "resnet18",
+    weights: str = "pretrained",
+    size: int | None = None,
+    option: Mapping[str, Any] | None = None,
+    task: Sequence[str] = (),
+    **others: Any,
+) -> Recipe:
+    """A recipe from what a user says, without source domains yet.
+
+    Args:
+        dataset: The images.
+        runs: The folder of earlier runs, any of which may be the start.
+        network: As the zoo calls it, or shorter.
+        weights: "pretrained", "none", a file, or the name of a run.
+        size: Side of the images; the network's own otherwise.
+        option: Options of the algorithm.
+        task: Tasks beside ERM.
+        **others: The recipe's own fields.
+
+    Raises:
+        BadOption: A field is not known, or has a value that cannot be.
+    """
+    known = [own.name for own in fields(Recipe)]
+    for name in others:
+        if name not in known:
+            raise BadOption(f"train has no option {name!r}; {suggestion(name, known)}")
+    plan = blueprint(network)
+    start = _run_or_file(weights, runs)
+    return Recipe(
+        dataset=dataset.name,
+        sources=(),
+        data=dataset.fingerprint(),
+        network=plan.name,
+        weights=start,
+        start=_digest(start, runs),
+        size=size or plan.preprocessing.size,
+        options=dict(option or {}) | ({"tasks": tuple(task)} if task else {}),
+        **others,
+    )
+
+
+def _run_or_file(weights: str, runs: Path) -> str:
+    """A checkpoint of an earlier run by the run's name, which is the same on every machine."""
+    path = Path(weights)
+    return path.parent.name if path.is_file() and path.resolve().is_relative_to(runs.resolve()) else weights
+
+
+def _digest(weights: str, runs: Path) -> str:
+    """Of the file that training starts from; "" where it is none."""
+    path = next((p for p in (runs / weights / WEIGHTS, Path(weights)) if p.is_file()), None)
+    return "" if path is None else digest_of(path)[:12]
 
 
 def algorithms() -> dict[str, str]:

@@ -36,10 +36,9 @@ from domainadaptor.networks.zoo import blueprint
 from domainadaptor.training import workers
 from domainadaptor.training.algorithm import Algorithm
 from domainadaptor.training.fit import Batches, Moment, Plan, fit, validate
-from domainadaptor.training.recipe import Recipe
+from domainadaptor.training.recipe import WEIGHTS, Recipe
 from domainadaptor.training.selection import make_selection
 
-_WEIGHTS = "checkpoint.safetensors"
 _LARGER = 8 / 7  # the side of training images before they are cropped, to the network's: 256 / 224
 
 
@@ -106,7 +105,7 @@ def _train_or_find(
     folder: Path,
 ) -> dict[str, Any]:
     preprocessing = _preprocessing(recipe)
-    record_path, weights_path = folder / "record.json", folder / _WEIGHTS
+    record_path, weights_path = folder / "record.json", folder / WEIGHTS
     record: dict[str, Any] = {}
     if record_path.is_file() and weights_path.is_file():
         record = json.loads(record_path.read_text(encoding="utf-8"))
@@ -175,7 +174,7 @@ def _train(
     )
     heads = {name: head.state_dict() for name, head in algorithm.heads.items()}
     if workers.is_first():
-        save_checkpoint(folder / _WEIGHTS, Checkpoint(card, trained.state_dict(), heads))
+        save_checkpoint(folder / WEIGHTS, Checkpoint(card, trained.state_dict(), heads))
     skipped = dict(dataset.skipped)
     unreadable = {
         f"{held.domain.name}/{name}": why
@@ -244,7 +243,7 @@ def _start_network(recipe: Recipe, dataset: DomainDataset, place: Place) -> tupl
         found = pretrained(plan, place.root)
         load_body(network, found.tensors, plan, found.origin)
         return network, found.origin, found.note
-    path = place.runs / recipe.weights / _WEIGHTS
+    path = place.runs / recipe.weights / WEIGHTS
     path = path if path.is_file() else Path(recipe.weights)
     if is_checkpoint(path):
         return _go_on_from(path, network, recipe, dataset)

@@ -1,0 +1,176 @@
+"""`domainadaptor evaluate`: a network on labeled test images, with the methods you name beside each other."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from domainadaptor.cli.options import DataOptions, MethodOptions, parse_data_options, parse_options
+from domainadaptor.cli.terminal import (
+    BatchSize,
+    Device,
+    Exit,
+    Json,
+    Network,
+    Root,
+    Seed,
+    err,
+    find_device,
+    out,
+    print_json,
+    progress_bar,
+    show_notes,
+)
+from domainadaptor.data.pictures import cache_folder
+from domainadaptor.errors import BadOption
+
+
+def evaluate(
+    network: Network,
+    dataset: Annotated[str, typer.Argument(help="pacs, vlcs, office-home, digits, folders …: see `data list`.")],
+    target: Annotated[
+        list[str] | None, typer.Option(help="A domain to test on; may be repeated; all unseen ones otherwise.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="May be repeated; source and domainadaptor-t otherwise.")
+    ] = None,
+    option: MethodOptions = None,
+    protocol: Annotated[
+        str,
+        typer.Option(help="leave-one-out, few-data, continual, mixed-batches, mixed-images or label-shift."),
+    ] = "leave-one-out",
+    protocol_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the protocol, as subset=128.")
+    ] = None,
+    images: Annotated[int | None, typer.Option(min=1, help="At most so many of each domain, drawn by --order.")] = None,
+    batch_size: BatchSize = 64,
+    order: Annotated[int, typer.Option(min=0, help="Seed of the order of images, the same for all methods.")] = 0,
+    seed: Seed = 0,
+    weights: Annotated[
+        str | None, typer.Option(help="For a network by name: a file, or pretrained for published ones.")
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(help="Domains whose images stand for the source, for methods that look at some."),
+    ] = None,
+    measure: Annotated[
+        str, typer.Option(help="Measure something else: statistics-distances, classifier-norms, loss-curves …")
+    ] = "",
+    root: Root = None,
+    data_option: DataOptions = None,
+    device: Device = "auto",
+    output: Annotated[
+        Path | None, typer.Option(help="A folder that keeps the records: cells that are there are not run again.")
+    ] = None,
+    cache: Annotated[bool, typer.Option(help="Keep decoded images on disk.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Test a network on domains it never saw, untouched and adapted, under a protocol that says all of the order."""
+    from domainadaptor.evaluation.protocols import check_protocol
+    from domainadaptor.experiments.cell import Cell, id_of
+    from domainadaptor.experiments.execute import Workshop
+    from domainadaptor.experiments.networks import Located, named_run
+    from domainadaptor.experiments.store import Store
+    from domainadaptor.networks.build import is_file
+
+    methods = method or ["source", "domainadaptor-t"]
+    if option and len(methods) > 1:
+        raise BadOption("--option is for one --method; run the command once for each, with the same --output")
+    protocol_options = parse_options(protocol_option or [], "--protocol-option", "subset=128")
+    check_protocol(protocol, protocol_options)
+    workshop = Workshop(root, cache_folder() / "images" if cache else None, find_device(device))
+    argument = named_run(network, cache_folder() / "runs")
+    located = Located(
+        Path(argument).stem if is_file(argument) else argument,
+        network,
+        Path(argument) if is_file(argument) else None,
+        weights,
+    )
+    if weights is None and not is_file(argument):
+        raise BadOption(
+            f"{network!r} is neither a checkpoint nor a run of `train` in {str(cache_folder() / 'runs')!r}; with which "
+            "weights? say --weights FILE or --weights pretrained"
+        )
+    options = parse_data_options(data_option)
+    domains = target or _unseen(workshop, located, dataset, options)
+    streams = [(domain,) for domain in domains] if protocol == "leave-one-out" else [tuple(domains)]
+    cells = [
+        Cell(
+            dataset=dataset,
+            domains=stream,
+            network=located,
+            method=name,
+            options=parse_options(option or []),
+            data_options=options,
+            protocol=protocol,
+            protocol_options=protocol_options,
+            batch_size=batch_size,
+            images=images,
+            order=order,
+            seed=seed,
+            sources=tuple(source or ()),
+            measure=measure,
+        )
+        for name in ([methods[0]] if measure else methods)
+        for stream in streams
+    ]
+    store = None if output is None else Store(output)
+    records = []
+    with progress_bar(total=0) as bar:
+        for cell in cells:
+            found = None if store is None else store.read(id_of(workshop.run_of(cell)))
+            if found is None or "failed" in found:
+                total = sum(len(workshop.dataset(dataset, options).domain(name).examples) for name in cell.domains)
+                found = workshop.measure(cell, lambda done, total=total: bar.at(done, total))  # type: ignore[misc]
+                if store is not None:
+                    store.write(found)
+            records.append(found)
+    if as_json:
+        print_json(records)
+    else:
+        _show(records)
+        show_notes(dict.fromkeys(note for record in records for note in record["notes"]))
+    skipped = {name: why for record in records for name, why in record.get("skipped", {}).items()}
+    for name, why in skipped.items():
+        err.print(f"skipped {name}: {why}", markup=False, highlight=False, soft_wrap=True)
+    if skipped:
+        raise typer.Exit(Exit.SOME_SKIPPED)
+
+
+def _unseen(workshop: Any, located: Any, dataset: str, options: Mapping[str, Any]) -> list[str]:
+    """The domains that the network was not trained on; all of them where that is not known."""
+    opened = workshop.open(located)
+    domains = workshop.dataset(dataset, options).domains
+    if opened.dataset != workshop.dataset(dataset, options).name:
+        return list(domains)
+    return [name for name in domains if name not in opened.sources] or list(domains)
+
+
+def _show(records: Sequence[Mapping[str, Any]]) -> None:
+    if "values" in records[0]:
+        print_json([record["values"] for record in records])
+        return
+    table = Table(
+        Column("method", no_wrap=True),
+        Column("domain", no_wrap=True),
+        *(Column(name, justify="right") for name in ("images", "source", "before", "after", "+", "-", "x plain")),
+        title=f"Accuracy in percent, {records[0]['run']['protocol']}",
+        caption="before and after the step; +: answers that became right, -: wrong; x plain: time to plain inference",
+    )
+    for record in records:
+        ratio = record["seconds"]["adapting"] / record["seconds"]["plain"]
+        for number, (domain, score) in enumerate(record["scores"].items()):
+            percent = [f"{100 * score[key] / score['images']:.1f}" for key in ("source_right", "before_right", "right")]
+            counts = [str(score[key]) for key in ("better", "worse")]
+            table.add_row(
+                Text(record["run"]["method"]),
+                Text(domain),
+                str(score["images"]),
+                *percent,
+                *counts,
+                f"{ratio:.2f}" if number == 0 else "",
+            )
+    out.print(table)

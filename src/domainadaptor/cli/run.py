@@ -1,0 +1,258 @@
+"""`domainadaptor run`: all cells of an experiment file, each once, whatever happens."""
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+import domainadaptor
+from domainadaptor.cli.terminal import Device, Exit, Json, Root, err, find_device, out, print_json, progress_bar
+from domainadaptor.data.pictures import cache_folder
+from domainadaptor.errors import BadFile, BadOption
+
+if TYPE_CHECKING:  # torchvision and timm take seconds to import
+    from domainadaptor.experiments.cell import Cell
+    from domainadaptor.experiments.grid import Grid
+
+_FOLDER = Path("experiments")
+
+
+def run(
+    experiments: Annotated[
+        list[Path] | None, typer.Argument(metavar="EXPERIMENT...", help="Files, as experiments/comparison.toml.")
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Show the experiments in a folder, and what they need.")
+    ] = False,
+    output: Annotated[Path, typer.Option(help="The folder for records; what is there is not run again.")] = Path(
+        "results"
+    ),
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE",
+            help="Your own checkpoint for a network, with {target} and {seed} where there are many.",
+        ),
+    ] = None,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="Print the commands that make the networks that are missing; run nothing.")
+    ] = False,
+    root: Root = None,
+    device: Device = "auto",
+    cache: Annotated[bool, typer.Option(help="Keep decoded images on disk.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Run experiments: every cell of their tables that has no record yet. The same command goes on after a stop."""
+    from domainadaptor.experiments.execute import Workshop
+    from domainadaptor.experiments.grid import Grid
+    from domainadaptor.experiments.spec import NETWORKS, read_experiment
+
+    files = list(experiments or ())
+    if listed:
+        folders = [path for path in files if path.is_dir()] or [_FOLDER]
+        files = [path for path in files if not path.is_dir()] or [
+            path for folder in folders for path in sorted(folder.glob("*.toml")) if path.name != NETWORKS
+        ]
+    if not files:
+        raise BadFile(
+            "which experiment? give a file, as experiments/comparison.toml; `domainadaptor run --list` shows them"
+        )
+    given = dict(_pair(text) for text in checkpoint or ())
+    read = [read_experiment(path, cache_folder() / "runs", given) for path in files]
+    workshop = Workshop(root, cache_folder() / "images" if cache else None, find_device(device))
+    grids = [Grid(experiment, workshop) for experiment in read]
+    if listed:
+        _list(grids, output, as_json)
+    elif missing:
+        for command in dict.fromkeys(command for grid in grids for command in grid.missing()):
+            typer.echo(command)
+    else:
+        _run(grids, output, as_json)
+
+
+def _run(grids: list["Grid"], output: Path, as_json: bool) -> None:
+    from domainadaptor.experiments.grid import Watcher, run_all
+    from domainadaptor.experiments.store import Store
+
+    store = Store(output)
+    failed: dict[str, str] = {}
+    for grid in grids:
+        cells = grid.runnable()
+        if not cells:
+            raise BadFile(f"{grid.experiment.name} cannot run: {_needs(grid)}")
+        if grid.missing():
+            err.print(f"note: some cells cannot run: {_needs(grid)}", markup=False, highlight=False, soft_wrap=True)
+        with progress_bar(total=len(cells)) as bar:
+            show = _Lines(bar, grid.experiment.name)
+            try:
+                failed |= run_all(grid, store, Watcher(show.begun, show.images, show.ended))
+            except KeyboardInterrupt:
+                err.print("interrupted: the same command goes on with the next cell", highlight=False)
+                raise typer.Exit(Exit.INTERRUPTED) from None
+        if not as_json:
+            _show(grid, store)
+    for name, why in store.damaged.items():
+        err.print(f"note: the record {name} was damaged and made again: {why}", markup=False, soft_wrap=True)
+    for name, why in failed.items():
+        err.print(f"failed {name}: {why}", markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        print_json({grid.experiment.name: grid.plan() for grid in grids})
+    else:
+        out.print(f"Records in {output}; `domainadaptor report {output}` makes pages of them.", highlight=False)
+    if failed:
+        raise typer.Exit(Exit.FAILED)
+    if any(grid.missing() for grid in grids):
+        raise typer.Exit(Exit.SOME_SKIPPED)
+
+
+class _Lines:
+    """Says what is running, how much is left and what came of it."""
+
+    def __init__(self, bar: Any, name: str) -> None:
+        self._bar, self._name = bar, name
+        self._begun = time.perf_counter()
+        self._first: int | None = None
+        self._text = ""
+
+    def begun(self, cell: "Cell", done: int, total: int) -> None:
+        """A cell is next."""
+        if self._first is None:
+            self._first = done
+        self._done, self._total = done, total
+        what = cell.measure or cell.method
+        self._text = f"{self._name}: {what} on {'+'.join(cell.domains)}, {cell.network.label}, seed {cell.seed}"
+        self._bar.at(done, total)
+        self._bar.say(self._text)
+
+    def images(self, done: int) -> None:
+        """So many images of it."""
+        self._bar.say(f"{self._text}: {done} images")
+
+    def ended(self, cell: "Cell", record: dict[str, Any]) -> None:
+        """What came of it, as a line where there is no bar."""
+        assert self._first is not None
+        spent = time.perf_counter() - self._begun
+        left = spent / (self._done + 1 - self._first) * (self._total - self._done - 1)
+        if not err.is_terminal:
+            counted = f"[{self._done + 1}/{self._total}]"
+            err.print(
+                f"{counted} {self._text}: {_outcome(record)}; about {left / 60:.0f} min left",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+
+
+def _outcome(record: dict[str, Any]) -> str:
+    if "failed" in record:
+        return f"failed: {record['failed']}"
+    if "values" in record:
+        return "measured"
+    images = sum(score["images"] for score in record["scores"].values())
+    source, now = (sum(score[key] for score in record["scores"].values()) for key in ("source_right", "right"))
+    return f"{100 * source / images:.1f} -> {100 * now / images:.1f} %, {record['took']:.0f} s"
+
+
+def _show(grid: "Grid", store: Any) -> None:
+    """The tables so far: mean accuracy over seeds."""
+    for table in grid.plan()["tables"]:
+        if table["show"] in ("statistics-distances", "statistics-variance", "classifier-norms", "loss-curves"):
+            continue
+        shown = Table(table["corner"], *map(str, table["columns"]), *(["mean"] if table["mean"] else []))
+        shown.title = f"{table['title']}: accuracy in percent; {table['sample']}"
+        for row in table["rows"]:
+            values = [_mean(row["cells"][column], store) for column in table["columns"]]
+            whole = [sum(values) / len(values)] if table["mean"] and None not in values else [None]  # type: ignore[arg-type]
+            cells = [*values, *(whole if table["mean"] else [])]
+            shown.add_row(Text(row["label"]), *("" if value is None else f"{value:.1f}" for value in cells))
+        out.print(shown)
+
+
+def _mean(cell: list[Any], store: Any) -> float | None:
+    found = []
+    for entry in cell:
+        accuracies = [_accuracy(name, store) for name in (entry if isinstance(entry, list) else [entry])]
+        if None in accuracies:
+            return None
+        found.append(sum(accuracies) / len(accuracies))  # type: ignore[arg-type]
+    return sum(found) / len(found) if found else None
+
+
+def _accuracy(name: str | None, store: Any) -> float | None:
+    record = None if name is None else store.read(name)
+    if record is None or "scores" not in record:
+        return None
+    return float(
+        100
+        * sum(score["right"] for score in record["scores"].values())
+        / sum(score["images"] for score in record["scores"].values())
+    )
+
+
+def _needs(grid: "Grid") -> str:
+    """What is missing, and the commands that make it."""
+    missing = grid.missing()
+    reasons = "; ".join(dict.fromkeys(missing.values()))
+    commands = "".join(f"\n  {command}" for command in missing if command.startswith("domainadaptor"))
+    return f"{reasons}{commands}"
+
+
+def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
+    from domainadaptor.experiments.store import Store
+
+    store = Store(output) if output.is_dir() else None
+    rows = []
+    for grid in grids:
+        cells = grid.runnable()
+        left = {name: cell for name, cell in cells.items() if store is None or not store.is_done(name)}
+        unknown = sum(place.id is None for place in grid.places)
+        rows.append(
+            {
+                "experiment": grid.experiment.name,
+                "title": grid.experiment.title,
+                "data": sorted({table.dataset for table in grid.experiment.tables}),
+                "networks": sorted({place.cell.network.label for place in grid.places}),
+                "cells": len(cells) + unknown,
+                "done": len(cells) - len(left),
+                "missing": unknown,
+                "minutes": round(sum(_seconds(cell, grid) for cell in left.values()) / 60, 1),
+            }
+        )
+    if as_json:
+        print_json(rows)
+        return
+    table = Table("experiment", "what", "data", "networks", "cells", "done", "need a network or data", "minutes left")
+    for row in rows:
+        texts = [", ".join(value) if isinstance(value, list) else str(value) for value in row.values()]
+        table.add_row(*map(Text, texts))
+    out.print(table)
+
+
+def _seconds(cell: "Cell", grid: "Grid") -> float:
+    """A guess: images, times passes, times what a plain pass takes an image."""
+    plan = grid.experiment.networks.plan(cell.network.label)
+    dataset = grid.workshop.dataset(cell.dataset, cell.data_options)
+    images = sum(min(len(dataset.domain(name).part("test")), cell.images or 10**9) for name in cell.domains)
+    if cell.measure:
+        return images * plan.milliseconds / 1000
+    described = domainadaptor.about(cell.method)
+    passes = 1 + (_number(described.forwards) + 2 * _number(described.backwards) if described else 1)
+    return images * passes * plan.milliseconds / 1000
+
+
+def _number(text: str) -> float:
+    """The largest number in a description as "1 (2 if it predicts after)"."""
+    return float(max([int(found) for found in re.findall(r"\d+", text)], default=1))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    if not equals or not path:
+        raise BadOption(
+            f"--checkpoint {text!r}: expected NAME=FILE, as in testbed=mine/{{target}}-{{seed}}.safetensors"
+        )
+    return name, path

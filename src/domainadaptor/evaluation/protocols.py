@@ -1,0 +1,161 @@
+"""Protocols: in which order a method meets test images, and when it forgets; the same seed gives the same order."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from domainadaptor.errors import BadOption
+from domainadaptor.options import check_count, check_names, check_number, defaults_of, suggestion
+
+
+class Item(NamedTuple):
+    """One test image."""
+
+    domain: str
+    position: int  # in the domain's examples
+    label: int  # for orders that follow labels, and for the score; no method sees it
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Batches that belong together."""
+
+    name: str
+    batches: tuple[tuple[Item, ...], ...]
+    fresh: bool  # everything is forgotten before the first of them
+
+
+Images = Mapping[str, Sequence[Item]]  # domain -> its test images, shuffled
+Protocol = Callable[..., list[Segment]]
+
+
+def leave_one_out(images: Images, batch_size: int, seed: int) -> list[Segment]:
+    """Every image of a domain, shuffled; everything is forgotten before each domain."""
+    return [Segment(domain, _batches(items, batch_size), fresh=True) for domain, items in images.items()]
+
+
+def few_data(images: Images, batch_size: int, seed: int, *, subset: int = 64) -> list[Segment]:
+    """Each domain cut into subsets of so many images; everything is forgotten before each subset."""
+    check_count("subset", subset, low=1)
+    return [
+        Segment(f"{domain} {start // subset + 1}", _batches(items[start : start + subset], batch_size), fresh=True)
+        for domain, items in images.items()
+        for start in range(0, len(items), subset)
+    ]
+
+
+def continual(images: Images, batch_size: int, seed: int, *, rounds: int = 1) -> list[Segment]:
+    """One domain after the other, in the order they are named, so often; nothing is forgotten between them."""
+    check_count("rounds", rounds, low=1)
+    return [
+        Segment(domain if rounds == 1 else f"{domain} {turn + 1}", _batches(items, batch_size), fresh=turn == at == 0)
+        for turn in range(rounds)
+        for at, (domain, items) in enumerate(images.items())
+    ]
+
+
+def mixed_batches(images: Images, batch_size: int, seed: int) -> list[Segment]:
+    """Batches of one domain each, those of all domains in a shuffled order; nothing is forgotten."""
+    batches = [batch for items in images.values() for batch in _batches(items, batch_size)]
+    order = np.random.default_rng([seed, 1]).permutation(len(batches))
+    return [Segment("+".join(images), tuple(batches[at] for at in order), fresh=True)]
+
+
+def mixed_images(images: Images, batch_size: int, seed: int) -> list[Segment]:
+    """Images of all domains within each batch, shuffled; nothing is forgotten."""
+    items = [item for items in images.values() for item in items]
+    order = np.random.default_rng([seed, 2]).permutation(len(items))
+    return [Segment("+".join(images), _batches([items[at] for at in order], batch_size), fresh=True)]
+
+
+def label_shift(images: Images, batch_size: int, seed: int, *, concentration: float = 0.0) -> list[Segment]:
+    """Labels that come in runs: sorted for a concentration of 0, else slots with shares drawn from a Dirichlet.
+
+    The images of each class are dealt out to slots of a batch's length by shares that Dirichlet(concentration) gives:
+    0.1 makes nearly pure batches, 10 nearly balanced ones. Everything is forgotten before each domain.
+    """
+    check_number("concentration", concentration, low=0)
+    rng = np.random.default_rng([seed, 3])
+    segments = []
+    for domain, items in images.items():
+        if concentration == 0:
+            ordered = sorted(items, key=lambda item: item.label)  # stable: the shuffle stays within a class
+        else:
+            ordered = _dealt(items, max(1, len(items) // batch_size), concentration, rng)
+        segments.append(Segment(domain, _batches(ordered, batch_size), fresh=True))
+    return segments
+
+
+_PROTOCOLS: dict[str, Protocol] = {
+    "leave-one-out": leave_one_out,
+    "few-data": few_data,
+    "continual": continual,
+    "mixed-batches": mixed_batches,
+    "mixed-images": mixed_images,
+    "label-shift": label_shift,
+}
+
+
+def protocols() -> dict[str, str]:
+    """Every protocol, name -> one sentence."""
+    return {name: (function.__doc__ or "").partition("\n")[0] for name, function in _PROTOCOLS.items()}
+
+
+def protocol_options(name: str) -> set[str]:
+    """The options of a protocol.
+
+    Raises:
+        BadOption: There is no such protocol.
+    """
+    return set(defaults_of(_find(name)))
+
+
+def check_protocol(name: str, options: Mapping[str, Any]) -> None:
+    """Refuses a protocol or an option that is not known, or a value that cannot be.
+
+    Raises:
+        BadOption: It is one of those.
+    """
+    arrange(name, {"": []}, 1, 0, options)
+
+
+def arrange(name: str, images: Images, batch_size: int, seed: int, options: Mapping[str, Any]) -> list[Segment]:
+    """The segments of a protocol; every image comes, and the last small batch is kept.
+
+    Raises:
+        BadOption: There is no such protocol or option.
+    """
+    check_count("batch_size", batch_size, low=1)
+    check_names(_find(name), name, options)
+    return _find(name)(images, batch_size, seed, **options)
+
+
+def _find(name: str) -> Protocol:
+    if name not in _PROTOCOLS:
+        raise BadOption(f"there is no protocol {name!r}; {suggestion(name, _PROTOCOLS)}")
+    return _PROTOCOLS[name]
+
+
+def shuffled(items: Sequence[Item], domain: int, seed: int, most: int | None) -> list[Item]:
+    """A domain's images in an order that the seed decides, at most so many of them."""
+    order = np.random.default_rng([seed, 0, domain]).permutation(len(items))[:most]
+    return [items[at] for at in order]
+
+
+def _batches(items: Sequence[Item], batch_size: int) -> tuple[tuple[Item, ...], ...]:
+    return tuple(tuple(items[start : start + batch_size]) for start in range(0, len(items), batch_size))
+
+
+def _dealt(items: Sequence[Item], slots: int, concentration: float, rng: np.random.Generator) -> list[Item]:
+    """The images of each class over slots, by shares drawn for that class; slots one after the other, each shuffled."""
+    held: list[list[Item]] = [[] for _ in range(slots)]
+    for label in sorted({item.label for item in items}):
+        own = [item for item in items if item.label == label]
+        shares = rng.dirichlet([concentration] * slots)
+        ends = np.rint(np.cumsum(shares) * len(own)).astype(int)
+        ends[-1] = len(own)
+        for slot, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+            held[slot] += own[start:end]
+    return [slot[at] for slot in held for at in rng.permutation(len(slot))]

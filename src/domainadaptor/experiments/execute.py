@@ -1,0 +1,273 @@
+"""Runs cells: opens what they name, once for many cells, and measures."""
+
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import domainadaptor
+from domainadaptor.data.domains import DomainDataset, Part
+from domainadaptor.data.open import open_dataset
+from domainadaptor.data.pictures import Pictures, Progress
+from domainadaptor.data.preprocessing import Preprocessing
+from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.evaluation.evaluate import TestImages, evaluate
+from domainadaptor.evaluation.protocols import Item, Segment, arrange, shuffled
+from domainadaptor.experiments.cell import Cell, id_of
+from domainadaptor.experiments.measures import MEASURES, Setting
+from domainadaptor.experiments.networks import Located
+from domainadaptor.experiments.store import FORMAT
+from domainadaptor.files import digest_of
+from domainadaptor.networks.build import Opened, open_network
+from domainadaptor.networks.checkpoint import heads_for
+
+_SOURCE_IMAGES = 2000  # that a method may look at, as EATA's authors
+
+
+@dataclass
+class Workshop:
+    """Data sets, images and the network that were opened last, so that the next cell finds them."""
+
+    root: Path | None
+    images: Path | None  # cache of decoded images; None decodes them each time
+    device: torch.device
+    preparing: Progress = lambda *_: None
+    _datasets: dict[str, DomainDataset] = field(default_factory=dict)
+    _fingerprints: dict[str, str] = field(default_factory=dict)
+    _pictures: dict[tuple[str, str, Preprocessing], Pictures] = field(default_factory=dict)
+    _known: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _network: tuple[str, Opened] | None = None
+
+    def dataset(self, name: str, options: Mapping[str, Any] | None = None) -> DomainDataset:
+        """The data set of that name, opened once."""
+        key = json.dumps([name, dict(options or {})], sort_keys=True)
+        if key not in self._datasets:
+            self._datasets[key] = open_dataset(name, self.root, **dict(options or {}))
+        return self._datasets[key]
+
+    def fingerprint(self, name: str, options: Mapping[str, Any]) -> str:
+        """Of the data set; it takes a while for a large one."""
+        key = json.dumps([name, dict(options)], sort_keys=True)
+        if key not in self._fingerprints:
+            self._fingerprints[key] = self.dataset(name, options).fingerprint()
+        return self._fingerprints[key]
+
+    def run_of(self, cell: Cell) -> dict[str, Any]:
+        """The settings of a cell, as its record has them.
+
+        Raises:
+            AdaptationError: Data or network are not there.
+        """
+        return cell.run(self.fingerprint(cell.dataset, cell.data_options), self._known_of(cell.network, cell.seed))
+
+    def measure(self, cell: Cell, progress: Callable[[int], None] = lambda _: None) -> dict[str, Any]:
+        """Runs a cell; its record, without a sum.
+
+        Raises:
+            AdaptationError: Something that it needs is missing, or does not fit.
+        """
+        run = self.run_of(cell)
+        begun = time.perf_counter()
+        record = {
+            "kind": "measurement" if cell.measure else "evaluation",
+            "format": FORMAT,
+            "id": id_of(run),
+            "run": run,
+            "command": cell.command(),
+        }
+        measured = self._values(cell) if cell.measure else self._scores(cell, progress)
+        return {
+            **record,
+            **measured,
+            "took": round(time.perf_counter() - begun, 2),
+            "environment": environment(self.device),
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+
+    def _scores(self, cell: Cell, progress: Callable[[int], None]) -> dict[str, Any]:
+        dataset = self.dataset(cell.dataset, cell.data_options)
+        opened = self.open(cell.network)
+        _check_classes(opened, dataset)
+        test, segments = self.stream(cell, opened)
+        options = self._options(cell, opened, test, segments)
+        adaptor = domainadaptor.adapt(opened.network, cell.method, **options)
+        found = evaluate(adaptor, segments, test, len(dataset.classes), progress)
+        skipped = {
+            f"{domain}/{name}": why for domain, held in test.pictures.items() for name, why in held.skipped.items()
+        }
+        images = {domain: score["images"] for domain, score in found["scores"].items()}
+        if not images:
+            raise BadFile(f"none of the images of {', '.join(cell.domains)} can be read: {skipped}")
+        notes = [*opened.notes, *_seen(cell, opened), *found.pop("notes")]
+        return {"images": images, "skipped": skipped, "classes": list(dataset.classes), **found, "notes": notes}
+
+    def stream(self, cell: Cell, opened: Opened) -> tuple[TestImages, list[Segment]]:
+        """The images of a cell and their order."""
+        dataset = self.dataset(cell.dataset, cell.data_options)
+        pictures, items = {}, {}
+        for number, domain in enumerate(cell.domains):
+            part: Part = "val" if domain in opened.sources and opened.dataset == dataset.name else "test"
+            pictures[domain] = self._pictures_of(dataset, domain, opened.preprocessing)
+            items[domain] = shuffled(_items(dataset, domain, part), number, cell.order, cell.images)
+        segments = arrange(cell.protocol, items, cell.batch_size, cell.order, cell.protocol_options)
+        return TestImages(pictures, opened.preprocessing, self.device), segments
+
+    def _values(self, cell: Cell) -> dict[str, Any]:
+        if cell.measure not in MEASURES:
+            raise BadOption(f"there is no measurement {cell.measure!r}; available: {', '.join(MEASURES)}")
+        opened = self.open(cell.network)
+        test, segments = self.stream(cell, opened)
+        dataset = self.dataset(cell.dataset, cell.data_options)
+        setting = Setting(opened, dataset, test, segments, cell.network.path)
+        values = MEASURES[cell.measure](setting, **cell.options)
+        return {"values": values, "notes": list(opened.notes)}
+
+    def _options(self, cell: Cell, opened: Opened, test: TestImages, segments: Sequence[Segment]) -> dict[str, Any]:
+        """The method's options: those of the cell, and what it needs and can be had."""
+        known = domainadaptor.options_of(cell.method)
+        options: dict[str, Any] = dict(heads_for(cell.method, opened.heads))
+        for name, value in (
+            ("seed", cell.seed),
+            ("mean", opened.preprocessing.mean),
+            ("std", opened.preprocessing.std),
+        ):
+            if name in known:
+                options[name] = value
+        if "source_images" in known:
+            options["source_images"] = self._source_images(cell, opened)
+        if "target_images" in known:
+            options["target_images"] = _Batches(test, segments)
+        return options | dict(cell.options)
+
+    def _source_images(self, cell: Cell, opened: Opened) -> "_Batches | None":
+        """Some of the images that the network was trained on, in plain batches."""
+        sources = cell.sources or (opened.sources if opened.dataset == cell.dataset else ())
+        if not sources:
+            return None
+        dataset = self.dataset(cell.dataset, cell.data_options)
+        items: list[Item] = []
+        for source in sources:
+            items += _items(dataset, source, "train") or _items(dataset, source, "test")
+        order = np.random.default_rng(cell.order).permutation(len(items))[:_SOURCE_IMAGES]
+        chosen = tuple(items[at] for at in order)
+        pictures = {source: self._pictures_of(dataset, source, opened.preprocessing) for source in sources}
+        batches = tuple(chosen[start : start + 64] for start in range(0, len(chosen), 64))
+        return _Batches(TestImages(pictures, opened.preprocessing, self.device), [Segment("sources", batches, True)])
+
+    def _pictures_of(self, dataset: DomainDataset, domain: str, preprocessing: Preprocessing) -> Pictures:
+        key = (dataset.name, domain, preprocessing)
+        if key not in self._pictures:
+            pictures = Pictures(dataset.domain(domain), preprocessing)
+            if self.images is not None:
+                pictures.cache(self.images, self.preparing)
+            self._pictures[key] = pictures
+        return self._pictures[key]
+
+    def open(self, network: Located) -> Opened:
+        """The network, and what belongs to it."""
+        key = f"{network.argument} {network.weights}"
+        if self._network is None or self._network[0] != key:
+            argument = str(network.path) if network.path is not None else network.argument
+            opened = open_network(argument, network.weights, root=self.root)
+            opened.network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self._network = key, opened
+        return self._network[1]
+
+    def _known_of(self, network: Located, seed: int) -> dict[str, Any]:
+        """What a record says of a network."""
+        key = f"{network.argument} {network.weights}"
+        if key not in self._known:
+            self._known[key] = self._look_at(network)
+        return {"name": network.label, **self._known[key], "seed": seed}
+
+    def _look_at(self, network: Located) -> dict[str, Any]:
+        opened = self.open(network)
+        command = network.command
+        beside = None if network.path is None else network.path.parent / "record.json"
+        if not command and beside is not None and beside.is_file():
+            command = json.loads(beside.read_text(encoding="utf-8")).get("command", "")
+        return {
+            "sha256": digest_of(network.path) if network.path is not None else _tensors(opened.network),
+            "command": command,
+            "network": opened.name,
+            "size": opened.preprocessing.size,
+            "sources": list(opened.sources),
+            "note": "; ".join(opened.notes),
+        }
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """Images without labels, in batches, that can be gone through again and again."""
+
+    test: TestImages
+    segments: Sequence[Segment]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for _, items, pixels in self.test.batches(self.segments):
+            if items:
+                yield pixels.to(self.test.device)
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Versions and machine, for a record."""
+    return {
+        "domainadaptor": domainadaptor.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+    }
+
+
+def _processor() -> str:
+    """The name of the processor, where the system tells."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _items(dataset: DomainDataset, domain: str, part: Part) -> list[Item]:
+    found = dataset.domain(domain)
+    wanted = {example.name for example in found.part(part)}
+    return [Item(domain, at, example.label) for at, example in enumerate(found.examples) if example.name in wanted]
+
+
+def _check_classes(opened: Opened, dataset: DomainDataset) -> None:
+    if tuple(opened.classes) != tuple(dataset.classes):
+        raise BadOption(
+            f"{opened.name} tells {len(opened.classes)} classes apart ({_some(opened.classes)}), {dataset.name} has "
+            f"{len(dataset.classes)} ({_some(dataset.classes)}): expected the same in the same order"
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
+
+
+def _seen(cell: Cell, opened: Opened) -> list[str]:
+    """What must be said where a network is tested on a domain that it was trained on."""
+    seen = [domain for domain in cell.domains if domain in opened.sources and opened.dataset == cell.dataset]
+    return [f"{domain} is a source of this network: its validation images were taken" for domain in seen]
+
+
+def _tensors(network: nn.Module) -> str:
+    """The SHA-256 of all weights, for a network that is no file of ours."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

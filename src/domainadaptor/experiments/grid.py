@@ -1,0 +1,186 @@
+"""All cells of an experiment: which are done, which can run, and running them one by one."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from domainadaptor.errors import AdaptationError
+from domainadaptor.experiments.cell import Cell, id_of
+from domainadaptor.experiments.execute import Workshop, environment
+from domainadaptor.experiments.networks import Located
+from domainadaptor.experiments.spec import Experiment, Row, TableSpec, cells
+from domainadaptor.experiments.store import FORMAT, Store
+
+_AGAIN = 2.0  # seconds until a cell that another process works on is looked at again
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cell, and where its number stands."""
+
+    cell: Cell
+    id: str | None  # None where data or network are not there
+    missing: str  # why it cannot run
+    table: int
+    row: str
+    column: str
+    seed: int
+
+
+@dataclass
+class Grid:
+    """The cells of an experiment, laid out."""
+
+    experiment: Experiment
+    workshop: Workshop
+    places: list[Place] = field(default_factory=list)
+    _located: dict[tuple[str, str | None, int], Located] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for number, table in enumerate(self.experiment.tables):
+            for row in table.rows:
+                for column in table.columns():
+                    for seed in table.seeds:
+                        self.places += self._place(number, table, row, column, seed)
+
+    def runnable(self) -> dict[str, Cell]:
+        """Cells by id, each once; those of one network together, so that it is opened once."""
+        found = {place.id: place.cell for place in self.places if place.id is not None}
+        return dict(sorted(found.items(), key=lambda entry: entry[1].network.argument))
+
+    def missing(self) -> dict[str, str]:
+        """What cannot run: the command that would help, or where there is none the place -> why."""
+        return {
+            place.cell.network.command or place.cell.network.label: place.missing
+            for place in self.places
+            if place.id is None
+        }
+
+    def plan(self) -> dict[str, Any]:
+        """The layout of all tables, for reports."""
+        experiment = self.experiment
+        return {
+            "kind": "plan",
+            "format": FORMAT,
+            "name": experiment.name,
+            "title": experiment.title,
+            "about": experiment.about,
+            "file": experiment.file.name,
+            "command": f"domainadaptor run {experiment.file.parent.name}/{experiment.file.name}",
+            "remarks": list(experiment.remarks),
+            "tables": [self._table(number, table) for number, table in enumerate(experiment.tables)],
+        }
+
+    def _place(self, number: int, table: TableSpec, row: Row, column: str, seed: int) -> Iterator[Place]:
+        for cell in cells(table, row, column, seed, self._locate):
+            name, missing = None, cell.network.missing
+            if not missing:
+                try:
+                    name = id_of(self.workshop.run_of(cell))
+                except AdaptationError as error:
+                    missing = str(error)
+            yield Place(cell, name, missing, number, row.label, column, seed)
+
+    def _locate(self, network: str, target: str | None, seed: int) -> Located:
+        key = (network, target, seed)
+        if key not in self._located:
+            self._located[key] = self.experiment.networks.locate(network, target, seed, self.workshop.dataset)
+        return self._located[key]
+
+    def _table(self, number: int, table: TableSpec) -> dict[str, Any]:
+        own = [place for place in self.places if place.table == number]
+        averaged = table.sweep is not None
+
+        def of(row: Row, value: Callable[[Place], Any]) -> dict[str, list[Any]]:
+            found: dict[str, list[Any]] = {}
+            for column in table.columns():
+                by_seed: dict[int, list[Any]] = {}
+                for place in own:
+                    if (place.row, place.column) == (row.label, column):
+                        by_seed.setdefault(place.seed, []).append(value(place))
+                found[column] = [values if averaged else values[0] for values in by_seed.values()]
+            return found
+
+        return {
+            "title": table.title,
+            "sample": table.sample(),
+            "show": table.show,
+            "corner": table.corner,
+            "columns": table.columns(),
+            "mean": table.mean and not averaged,
+            "paper": table.paper,
+            "rows": [
+                {
+                    "label": row.label,
+                    "paper": row.paper,
+                    "group": row.group,
+                    "cells": of(row, lambda place: place.id),
+                    "commands": of(row, lambda place: place.cell.command()),
+                    "missing": of(row, lambda place: place.missing),
+                }
+                for row in table.rows
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Whom a run tells how it goes."""
+
+    begun: Callable[[Cell, int, int], None]  # cell, how many are done, of how many
+    images: Callable[[int], None]  # how many images of the cell are done
+    ended: Callable[[Cell, dict[str, Any]], None]  # cell, record
+
+
+def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
+    """Runs every cell that has no record yet; a cell that fails is recorded as such, and the rest goes on.
+
+    Other processes may run the same grid: a cell that one of them works on is left to it.
+
+    Returns:
+        The ids of cells that failed -> why.
+
+    Raises:
+        BadFile: A record cannot be written.
+    """
+    store.write_plan(grid.plan())
+    cells = grid.runnable()
+    waiting = list(cells)
+    failed: dict[str, str] = {}
+    while waiting:
+        busy = []
+        for name in waiting:
+            with store.claim(name) as own:
+                if not own:
+                    busy.append(name)
+                    continue
+                if store.is_done(name):
+                    continue
+                watcher.begun(cells[name], len(cells) - len(waiting) + waiting.index(name), len(cells))
+                record = _attempt(cells[name], name, grid.workshop, watcher)
+                store.write(record)
+                watcher.ended(cells[name], record)
+                if "failed" in record:
+                    failed[name] = record["failed"]
+        waiting = busy
+        if waiting:
+            time.sleep(_AGAIN)
+    return failed
+
+
+def _attempt(cell: Cell, name: str, workshop: Workshop, watcher: Watcher) -> dict[str, Any]:
+    try:
+        return workshop.measure(cell, watcher.images)
+    except (AdaptationError, RuntimeError, ValueError, OSError, MemoryError) as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        return {
+            "kind": "measurement" if cell.measure else "evaluation",
+            "format": FORMAT,
+            "id": name,
+            "run": workshop.run_of(cell),
+            "command": cell.command(),
+            "failed": f"{type(error).__name__}: {reason[0]}" if not isinstance(error, AdaptationError) else reason[0],
+            "environment": environment(workshop.device),
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }

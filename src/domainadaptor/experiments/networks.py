@@ -1,0 +1,154 @@
+"""The networks that experiments adapt: how each is trained, and where it lies when it was."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from domainadaptor.data.domains import DomainDataset
+from domainadaptor.errors import AdaptationError, BadOption
+from domainadaptor.networks.build import is_file
+from domainadaptor.options import suggestion
+from domainadaptor.training.recipe import WEIGHTS, planned
+
+_WAYS = ("train", "checkpoint", "network")
+_KEYS = {*_WAYS, "about", "start", "sources", "weights", "milliseconds"}
+
+
+@dataclass(frozen=True)
+class Located:
+    """A network that an experiment wants: where it is, or how to get it."""
+
+    label: str  # in the file of experiments
+    argument: str  # of `evaluate`: the name of a run, a file, or a name of the zoo
+    path: Path | None = None  # of its checkpoint
+    weights: str | None = None  # for a name of the zoo
+    command: str = ""  # that makes it
+    missing: str = ""  # why it cannot be used; "" if it can
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """One entry of a file of networks."""
+
+    name: str
+    about: str = ""
+    train: Mapping[str, Any] | None = None  # as the options of `domainadaptor train`, and its data set
+    start: str = ""  # the plan of the network that training starts from
+    sources: tuple[str, ...] = ()  # trained on these alone; on all but the target otherwise
+    checkpoint: str = ""  # a file, with {target} and {seed} in it where there are several
+    network: str = ""  # a name of the zoo
+    weights: str = "pretrained"
+    milliseconds: float = 0.0  # of plain inference an image, measured once: for estimates
+
+    def depends_on_target(self) -> bool:
+        """Whether there is a network for each domain that was left out."""
+        return (self.train is not None and not self.sources) or "{target}" in self.checkpoint
+
+
+@dataclass(frozen=True)
+class Networks:
+    """All plans of a file, and where trained networks lie."""
+
+    plans: Mapping[str, NetworkPlan]
+    runs: Path
+    given: Mapping[str, str] = field(default_factory=dict)  # plan -> a user's own checkpoint pattern
+
+    def plan(self, name: str) -> NetworkPlan:
+        """The plan of that name.
+
+        Raises:
+            BadOption: There is none.
+        """
+        if name not in self.plans:
+            raise BadOption(f"there is no network {name!r} in networks.toml; {suggestion(name, self.plans)}")
+        plan = self.plans[name]
+        if name in self.given:
+            return NetworkPlan(name, plan.about, checkpoint=self.given[name], milliseconds=plan.milliseconds)
+        return plan
+
+    def locate(self, name: str, target: str | None, seed: int, dataset: Callable[[str], DomainDataset]) -> Located:
+        """The network of that name that never saw the target."""
+        plan = self.plan(name)
+        if plan.depends_on_target() and target is None:
+            return Located(name, name, missing=f"{name!r} is another network for each target; choose columns by domain")
+        if plan.network:
+            return Located(name, plan.network, weights=plan.weights)
+        if plan.checkpoint:
+            path = Path(plan.checkpoint.format(target=target, seed=seed))
+            missing = "" if path.is_file() else f"no checkpoint at {str(path)!r}"
+            return Located(name, str(path), path, missing=missing)
+        return self._trained(plan, target, seed, dataset)
+
+    def _trained(
+        self, plan: NetworkPlan, target: str | None, seed: int, dataset: Callable[[str], DomainDataset]
+    ) -> Located:
+        assert plan.train is not None
+        said = {key: value for key, value in plan.train.items() if key != "dataset"} | {"seed": seed}
+        if plan.start:
+            start = self.locate(plan.start, target, seed, dataset)
+            if start.missing:
+                return Located(plan.name, plan.name, command=start.command, missing=start.missing)
+            said["weights"] = start.argument
+        command = _command(plan.train["dataset"], said, target, plan.sources)
+        try:
+            opened = dataset(plan.train["dataset"])
+            sources = plan.sources or tuple(opened.others(target or ""))
+            recipe = replace(planned(opened, self.runs, **said), sources=sources)
+        except AdaptationError as error:
+            return Located(plan.name, plan.name, command=command, missing=str(error))
+        path = self.runs / recipe.id() / WEIGHTS
+        missing = "" if path.is_file() else "it is not trained yet"
+        return Located(plan.name, recipe.id(), path, command=command, missing=missing)
+
+
+def read_plans(entries: Mapping[str, Any], mistakes: list[str]) -> dict[str, NetworkPlan]:
+    """Plans from a file's tables; what is wrong with them goes to the list."""
+    plans = {}
+    for name, entry in entries.items():
+        where = f"network {name!r}"
+        if not isinstance(entry, dict):
+            mistakes.append(f"{where}: expected a table, got {entry!r}")
+            continue
+        unknown = sorted(set(entry) - _KEYS)
+        ways = [way for way in _WAYS if way in entry]
+        if unknown:
+            mistakes.append(f"{where}: {unknown[0]!r} is not known; {suggestion(unknown[0], sorted(_KEYS))}")
+        elif len(ways) != 1:
+            mistakes.append(f"{where}: expected one of {', '.join(_WAYS)}, got {', '.join(ways) or 'none of them'}")
+        elif "train" in entry and "dataset" not in entry["train"]:
+            mistakes.append(f"{where}: its train has no dataset")
+        else:
+            plans[name] = NetworkPlan(name, **entry | {"sources": tuple(entry.get("sources", ()))})
+    for name, plan in plans.items():
+        if plan.start and plan.start not in entries:
+            mistakes.append(f"network {name!r} starts from {plan.start!r}; {suggestion(plan.start, entries)}")
+    return plans
+
+
+def named_run(argument: str, runs: Path) -> str:
+    """The checkpoint of a run that is called by its name; anything else as it is."""
+    path = runs / argument / WEIGHTS
+    return str(path) if not is_file(argument) and path.is_file() else argument
+
+
+def _command(dataset: str, said: Mapping[str, Any], target: str | None, sources: tuple[str, ...]) -> str:
+    words = ["domainadaptor", "train", dataset]
+    for key, value in said.items():
+        flag = f"--{key.replace('_', '-')}"
+        if key == "option":
+            for option, setting in value.items():
+                words += [flag, f"{option}={setting}"]
+        elif isinstance(value, bool):
+            words += [flag if value else f"--no-{flag[2:]}"]
+        elif isinstance(value, list):
+            for part in value:
+                words += [flag, str(part)]
+        else:
+            words += [flag, str(value)]
+    for source in sources:
+        words += ["--source", source]
+    if not sources and target is not None:
+        words += ["--target", target]
+    return shlex.join(words)

@@ -1,0 +1,367 @@
+"""Experiment files: tables of rows and columns, checked whole before anything runs."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import domainadaptor
+from domainadaptor.errors import AdaptationError, BadFile, BadOption
+from domainadaptor.evaluation.protocols import check_protocol, protocol_options
+from domainadaptor.experiments.cell import Cell
+from domainadaptor.experiments.measures import MEASURES
+from domainadaptor.experiments.networks import Located, NetworkPlan, Networks, read_plans
+from domainadaptor.options import suggestion
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Locate = Callable[[str, str | None, int], Located]
+
+NETWORKS = "networks.toml"
+SHOWS = (
+    "accuracy",
+    "accuracy-curve",
+    "time",
+    "alpha",
+    "details",
+    "segments",
+    "statistics-distances",
+    "statistics-variance",
+    "classifier-norms",
+    "loss-curves",
+)
+_NEEDED = ("source_images", "target_images", "task", "learned_loss")  # options that the experiment cannot write down
+_TOP = {"title", "about", "remarks", "table", "rows", "networks"}
+_TABLE: dict[str, type] = {
+    "title": str,
+    "dataset": str,
+    "data_options": dict,
+    "network": str,
+    "domains": list,
+    "groups": dict,
+    "sweep": dict,
+    "seeds": list,
+    "images": int,
+    "batch_size": int,
+    "order": int,
+    "protocol": str,
+    "protocol_options": dict,
+    "sources": list,
+    "show": str,
+    "mean": bool,
+    "corner": str,
+    "rows": list,
+    "measure": str,
+    "paper": dict,
+}
+_ROW = ("method", "network", "paper", "group", "images", "batch_size", "protocol", "protocol_options", "measure")
+_CELL = ("batch_size", "images")  # what a sweep may vary besides options of methods and protocols
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table."""
+
+    label: str
+    method: str
+    options: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of cells, other than the table's
+    network: str = ""
+    paper: str | None = None  # what the paper's numbers call it
+    group: str = ""
+    measure: str = ""
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table: rows, columns, and what its cells share."""
+
+    title: str
+    dataset: str
+    network: str
+    domains: tuple[str, ...]
+    rows: tuple[Row, ...]
+    data_options: Mapping[str, Any] = field(default_factory=dict)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # column -> domains of one stream
+    sweep: tuple[str, tuple[Any, ...]] | None = None  # option -> a column for each value
+    seeds: tuple[int, ...] = (0,)
+    images: int | None = None
+    batch_size: int = 64
+    order: int = 0
+    protocol: str = "leave-one-out"
+    protocol_options: Mapping[str, Any] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    show: str = "accuracy"
+    mean: bool = True
+    corner: str = "method"
+    measure: str = ""
+    paper: Mapping[str, Any] | None = None
+
+    def columns(self) -> list[str]:
+        """Their headings."""
+        if self.sweep:
+            return [str(value) for value in self.sweep[1]]
+        return list(self.groups or self.domains)
+
+    def sample(self) -> str:
+        """In words: how many images, seeds, and in which batches."""
+        images = "full test sets" if self.images is None else f"{self.images} seeded images a domain"
+        seeds = f"{len(self.seeds)} seeds" if len(self.seeds) > 1 else "one seed"
+        batches = "" if self.sweep and self.sweep[0] == "batch_size" else f", batches of {self.batch_size}"
+        protocol = "" if self.protocol == "leave-one-out" else f", {self.protocol}"
+        return f"{images}, {seeds}{batches}{protocol}"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked file."""
+
+    name: str
+    file: Path
+    title: str
+    about: str
+    remarks: tuple[str, ...]
+    tables: tuple[TableSpec, ...]
+    networks: Networks
+
+
+def read_experiment(path: Path, runs: Path, given: Mapping[str, str] | None = None) -> Experiment:
+    """An experiment from its file; the networks that it names are in networks.toml beside it.
+
+    Args:
+        path: The file.
+        runs: Where trained networks lie.
+        given: Names of networks -> a user's own checkpoints, with {target} and {seed} where there are several.
+
+    Raises:
+        BadFile: It is missing, or anything in it is wrong: all that is wrong is said at once.
+    """
+    content = _toml(path)
+    mistakes: list[str] = []
+    beside = path.parent / NETWORKS
+    entries = (_toml(beside) if beside.is_file() else {}) | content.get("networks", {})
+    plans = read_plans(entries, mistakes)
+    for name in given or {}:
+        if name not in plans:
+            mistakes.append(f"--checkpoint {name}=…: {suggestion(name, plans)}")
+    mistakes += [f"{key!r} is not known here; {suggestion(key, sorted(_TOP))}" for key in sorted(set(content) - _TOP)]
+    mistakes += [f"{key!r} is missing" for key in ("title", "table") if key not in content]
+    rows = {
+        label: made
+        for label, entry in content.get("rows", {}).items()
+        if (made := _row(label, entry, mistakes)) is not None
+    }
+    tables = [
+        table
+        for number, entry in enumerate(content.get("table", []), 1)
+        if (table := _table(number, entry, rows, plans, mistakes)) is not None
+    ]
+    if mistakes:
+        lines = "\n".join(f"  - {mistake}" for mistake in mistakes)
+        raise BadFile(f"{str(path)!r} cannot be run, nothing was:\n{lines}")
+    return Experiment(
+        path.stem,
+        path,
+        content["title"],
+        content.get("about", "").strip(),
+        tuple(content.get("remarks", ())),
+        tuple(tables),
+        Networks(plans, runs, given or {}),
+    )
+
+
+def cells(table: TableSpec, row: Row, column: str, seed: int, locate: Locate) -> list[Cell]:
+    """The cells behind one number of one seed: one, or one for each domain where a sweep averages over them.
+
+    Args:
+        table: The table.
+        row: Its row.
+        column: The heading of its column.
+        seed: Of network and method.
+        locate: Finds the network of a name for a target and a seed.
+    """
+    settings: dict[str, Any] = {
+        "protocol": table.protocol,
+        "protocol_options": dict(table.protocol_options),
+        "batch_size": table.batch_size,
+        "images": table.images,
+        **row.settings,
+    }
+    options = dict(row.options)
+    if table.sweep:
+        name, values = table.sweep
+        value = values[table.columns().index(column)]
+        if name in _CELL:
+            settings[name] = value
+        elif name in protocol_options(settings["protocol"]):
+            settings["protocol_options"] |= {name: value}
+        elif name in domainadaptor.options_of(row.method) and name not in options:
+            options[name] = value  # other rows have the same number in every column
+    if table.groups:
+        streams = list(table.groups.values()) if table.sweep else [table.groups[column]]
+    else:
+        streams = [(domain,) for domain in (table.domains if table.sweep else (column,))]
+    return [
+        Cell(
+            dataset=table.dataset,
+            domains=stream,
+            network=locate(row.network or table.network, stream[0] if len(stream) == 1 else None, seed),
+            method=row.method,
+            options=options,
+            data_options=table.data_options,
+            order=table.order,
+            seed=seed,
+            sources=table.sources,
+            measure=row.measure or table.measure,
+            **settings,
+        )
+        for stream in streams
+    ]
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise BadFile(
+            f"no experiment at {str(path)!r} ({error.strerror or error}); `domainadaptor run --list` shows those in "
+            "the folder experiments"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadFile(f"{str(path)!r} is no TOML: {error}") from error
+
+
+def _row(label: str, entry: Any, mistakes: list[str]) -> Row | None:
+    where = f"row {label!r}"
+    if not isinstance(entry, dict):
+        mistakes.append(f"{where}: expected a table, got {entry!r}")
+        return None
+    measure = entry.get("measure", "")
+    method = entry.get("method", "source" if measure else "")
+    settings = {key: entry[key] for key in ("images", "batch_size", "protocol", "protocol_options") if key in entry}
+    options = {key: value for key, value in entry.items() if key not in _ROW}
+    if not method:
+        mistakes.append(f"{where} has no method; {suggestion('', domainadaptor.methods())}")
+        return None
+    try:
+        _try(method, options)
+    except AdaptationError as error:
+        mistakes.append(f"{where}: {error}")
+        return None
+    return Row(
+        label,
+        method,
+        options,
+        settings,
+        entry.get("network", ""),
+        entry.get("paper"),
+        entry.get("group", ""),
+        measure,
+    )
+
+
+def _table(
+    number: int, entry: Any, rows: Mapping[str, Row], plans: Mapping[str, NetworkPlan], mistakes: list[str]
+) -> TableSpec | None:
+    where = f"table {number}" + (f" ({entry['title']!r})" if isinstance(entry, dict) and "title" in entry else "")
+    before = len(mistakes)
+    say = lambda text: mistakes.append(f"{where}: {text}")  # noqa: E731
+    for key in ("title", "dataset", "network"):
+        if key not in entry:
+            say(f"{key!r} is missing")
+    for key, value in entry.items():
+        if key not in _TABLE:
+            say(f"{key!r} is not known; {suggestion(key, sorted(_TABLE))}")
+        elif not isinstance(value, _TABLE[key]) or isinstance(value, bool) != (_TABLE[key] is bool):
+            say(f"{key} = {value!r}: expected {_kind(_TABLE[key])}")
+    if len(mistakes) > before:
+        return None
+    chosen = [rows[label] for label in entry.get("rows", rows) if label in rows]
+    unknown = [label for label in entry.get("rows", ()) if label not in rows]
+    for label in unknown:
+        say(f"there is no row {label!r}; {suggestion(label, rows)}")
+    for name in {entry["network"], *(row.network for row in chosen if row.network)} - set(plans):
+        say(f"there is no network {name!r}; {suggestion(name, plans)}")
+    show = entry.get("show", "accuracy")
+    if show not in SHOWS:
+        say(f"show = {show!r}; {suggestion(show, SHOWS)}")
+    if entry.get("measure") and entry["measure"] not in MEASURES:
+        say(f"measure = {entry['measure']!r}; {suggestion(entry['measure'], MEASURES)}")
+    protocol = entry.get("protocol", "leave-one-out")
+    sweep = _sweep(entry.get("sweep"), protocol, chosen, say)
+    for name, value in [("", None)] if sweep is None else [(sweep[0], value) for value in sweep[1]]:
+        swept = {name: value} if name in _known_options(protocol) else {}
+        try:
+            check_protocol(protocol, entry.get("protocol_options", {}) | swept)
+        except BadOption as error:
+            say(str(error))
+        for row in chosen:
+            if name in domainadaptor.options_of(row.method) and name not in row.options and name not in _CELL:
+                try:
+                    _try(row.method, {**row.options, name: value})
+                except AdaptationError as error:
+                    say(f"row {row.label!r} with {name} = {value!r}: {error}")
+    if not entry.get("domains") and not entry.get("groups"):
+        say("expected domains, or groups of them")
+    for key in ("images", "batch_size"):
+        if key in entry and entry[key] < 1:
+            say(f"{key} = {entry[key]}: expected 1 or more")
+    seeds = entry.get("seeds", [0])
+    if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
+        say(f"seeds = {seeds!r}: expected whole numbers")
+    if len(mistakes) > before:
+        return None
+    groups = {name: tuple(domains) for name, domains in entry.get("groups", {}).items()}
+    given = {key: value for key, value in entry.items() if key not in ("rows", "sweep", "groups")}
+    lists = {key: tuple(given[key]) for key in ("domains", "seeds", "sources") if key in given}
+    return TableSpec(**{"domains": (), **given, **lists, "rows": tuple(chosen), "sweep": sweep, "groups": groups})
+
+
+def _sweep(
+    entry: Any, protocol: str, rows: Sequence[Row], say: Callable[[str], None]
+) -> tuple[str, tuple[Any, ...]] | None:
+    if entry is None:
+        return None
+    if set(entry) != {"option", "values"} or not isinstance(entry["values"], list) or not entry["values"]:
+        say(f"sweep = {entry!r}: expected {{option = NAME, values = [...]}}")
+        return None
+    name = entry["option"]
+    known = {*_CELL, *_known_options(protocol)}
+    for row in rows:
+        known |= set(domainadaptor.options_of(row.method))
+    if name not in known:
+        say(f"sweep over {name!r}, which none of the rows has; {suggestion(name, sorted(known))}")
+        return None
+    return name, tuple(entry["values"])
+
+
+def _known_options(protocol: str) -> set[str]:
+    try:
+        return protocol_options(protocol)
+    except BadOption:
+        return set()  # said elsewhere
+
+
+def _try(method: str, options: Mapping[str, Any]) -> None:
+    """Builds the method for a tiny network: names and values of its options are looked at."""
+    known = domainadaptor.options_of(method)
+    unknown = [name for name in options if name not in {*known, "guard"}]
+    if unknown:
+        raise BadOption(f"{method} has no option {unknown[0]!r}; {suggestion(unknown[0], known)}")
+    if any(name in known for name in _NEEDED) or method == "note":  # it is built with a trained network alone
+        return
+    norm = nn.BatchNorm2d(4)
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 7))
+    with torch.random.fork_rng(devices=[]):
+        domainadaptor.adapt(network.eval(), method, **options)
+
+
+def _kind(kind: type) -> str:
+    return {str: "text", int: "a whole number", list: "a list", dict: "a table", bool: "true or false"}[kind]

@@ -1,0 +1,92 @@
+"""Records on disk: each written whole or not at all, with a sum that tells when one was damaged."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from domainadaptor.errors import BadFile
+from domainadaptor.files import locked, replacing
+
+FORMAT = 1
+
+
+class Store:
+    """The folder of an experiment's records and plans; several processes may share it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._records, self._plans, self._locks = folder / "records", folder / "plans", folder / ".locks"
+        try:
+            for part in (self._records, self._plans, self._locks):
+                part.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadFile(
+                f"cannot make the folder {str(folder)!r}: {error.strerror or error}; choose another --output"
+            ) from error
+        self.damaged: dict[str, str] = {}  # file -> what is wrong with it
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """The record of that id, if there is a whole one; a damaged one is put aside, so that it is made again."""
+        path = self._records / f"{name}.json"
+        try:
+            return checked_record(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            aside = path.with_suffix(".json.damaged")
+            self.damaged[path.name] = f"{error}; it was put aside as {aside.name}"
+            path.replace(aside)
+            return None
+
+    def is_done(self, name: str) -> bool:
+        """Whether there is a record of that id that did not fail."""
+        record = self.read(name)
+        return record is not None and "failed" not in record
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Writes a record under its id, with its sum.
+
+        Raises:
+            BadFile: It cannot be written there.
+        """
+        whole = {**record, "checksum": _sum(record)}
+        with replacing(self._records / f"{record['id']}.json") as beside:
+            beside.write_text(json.dumps(whole, indent=None, allow_nan=False) + "\n", encoding="utf-8")
+
+    def write_plan(self, plan: Mapping[str, Any]) -> None:
+        """Writes the layout of an experiment under its name.
+
+        Raises:
+            BadFile: It cannot be written there.
+        """
+        with replacing(self._plans / f"{plan['name']}.json") as beside:
+            beside.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+
+    @contextmanager
+    def claim(self, name: str) -> Iterator[bool]:
+        """Whether the cell is this process's own, while the context lasts; a killed process lets go of its cells."""
+        with locked(self._locks / name) as own:
+            yield own
+
+
+def checked_record(content: bytes) -> dict[str, Any]:
+    """A record from its file's content.
+
+    Raises:
+        ValueError: It is damaged, or of another format.
+    """
+    record = json.loads(content)
+    if not isinstance(record, dict) or "id" not in record:
+        raise ValueError("it is no record")
+    if record.get("format") != FORMAT:
+        raise ValueError(f"expected a record of format {FORMAT}, got {record.get('format')!r}")
+    if record.pop("checksum", None) != _sum(record):
+        raise ValueError("its sum does not fit its content")
+    return record
+
+
+def _sum(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,67 @@
+"""The most memory that some work took above what was in use before it."""
+
+import ctypes
+import sys
+from pathlib import Path
+from types import TracebackType
+
+import torch
+
+
+class PeakMemory:
+    """A context that can be entered again and again; it keeps the highest peak."""
+
+    def __init__(self, device: torch.device | str) -> None:
+        self._device = torch.device(device)
+        self._before: float | None = None
+        self._most: float | None = None
+        _give_back()
+
+    def __enter__(self) -> "PeakMemory":
+        """From here on."""
+        self._before = self._begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """To here."""
+        peak = self._peak()
+        if peak is not None and self._before is not None:
+            self._most = max(self._most or 0.0, peak - self._before)
+
+    def megabytes(self) -> float | None:
+        """The highest peak above the beginning; None where the system does not tell."""
+        return None if self._most is None else round(self._most / 1e6, 1)
+
+    def _begin(self) -> float | None:
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+            return float(torch.cuda.memory_allocated(self._device))
+        try:
+            Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak so far
+        except OSError:
+            return None
+        return _status("VmRSS")
+
+    def _peak(self) -> float | None:
+        if self._device.type == "cuda":
+            return float(torch.cuda.max_memory_allocated(self._device))
+        return _status("VmHWM")
+
+
+def _give_back() -> None:
+    """Memory that was freed but is still held would hide what the next work takes."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of the GNU C library
+        if trim is not None:
+            trim(0)
+
+
+def _status(name: str) -> float | None:
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    found = next((line for line in lines if line.startswith(f"{name}:")), None)
+    return None if found is None else 1024.0 * int(found.split()[1])
