@@ -106,7 +106,7 @@ class Workshop:
         images = {domain: score["images"] for domain, score in found["scores"].items()}
         if not images:
             raise BadFile(f"none of the images of {', '.join(cell.domains)} can be read: {skipped}")
-        notes = [*opened.notes, *_seen(cell, opened), *found.pop("notes")]
+        notes = [*opened.notes, *_seen(cell, opened, dataset), *found.pop("notes")]
         return {"images": images, "skipped": skipped, "classes": list(dataset.classes), **found, "notes": notes}
 
     def stream(self, cell: Cell, opened: Opened) -> tuple[TestImages, list[Segment]]:
@@ -149,10 +149,10 @@ class Workshop:
 
     def _source_images(self, cell: Cell, opened: Opened) -> "_Batches | None":
         """Some of the images that the network was trained on, in plain batches."""
-        sources = cell.sources or (opened.sources if opened.dataset == cell.dataset else ())
+        dataset = self.dataset(cell.dataset, cell.data_options)
+        sources = cell.sources or (opened.sources if opened.dataset == dataset.name else ())
         if not sources:
             return None
-        dataset = self.dataset(cell.dataset, cell.data_options)
         items: list[Item] = []
         for source in sources:
             items += _items(dataset, source, "train") or _items(dataset, source, "test")
@@ -259,9 +259,9 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
 
 
-def _seen(cell: Cell, opened: Opened) -> list[str]:
+def _seen(cell: Cell, opened: Opened, dataset: DomainDataset) -> list[str]:
     """What must be said where a network is tested on a domain that it was trained on."""
-    seen = [domain for domain in cell.domains if domain in opened.sources and opened.dataset == cell.dataset]
+    seen = [domain for domain in cell.domains if domain in opened.sources and opened.dataset == dataset.name]
     return [f"{domain} is a source of this network: its validation images were taken" for domain in seen]
 
 

@@ -1,0 +1,111 @@
+"""`domainadaptor evaluate` from the command line."""
+
+import json
+
+import pytest
+
+from tests.experiments.pictures import make_checkpoint, make_pictures
+
+
+@pytest.fixture
+def base(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOMAINADAPTOR_CACHE", str(tmp_path / "cache"))
+    make_pictures(tmp_path / "pictures")
+    make_checkpoint(tmp_path / "mine.safetensors")
+    return tmp_path
+
+
+def arguments(base, *more):
+    return [
+        "evaluate",
+        str(base / "mine.safetensors"),
+        "folders",
+        "--root",
+        str(base / "pictures"),
+        "--device",
+        "cpu",
+        *more,
+    ]
+
+
+def test_unseen_domains_are_tested_with_both_methods(program, base):
+    result = program(*arguments(base, "--batch-size", "10", "--json"))
+    assert result.returncode == 0, result.stderr
+    records = json.loads(result.stdout)
+    assert [(r["run"]["method"], list(r["scores"])) for r in records] == [
+        ("source", ["night"]),
+        ("domainadaptor-t", ["night"]),
+    ]
+    assert records[0]["scores"]["night"]["right"] == records[0]["scores"]["night"]["source_right"]
+
+
+def test_the_table_fits_a_narrow_terminal(program, base):
+    result = program(*arguments(base, "--method", "adamixbn"))
+    assert result.returncode == 0, result.stderr
+    assert "adamixbn" in result.stdout
+    assert "night" in result.stdout
+
+
+def test_records_are_kept_and_found_again(program, base):
+    kept = base / "results"
+    first = program(*arguments(base, "--method", "tent", "--output", str(kept), "--json"))
+    second = program(*arguments(base, "--method", "tent", "--output", str(kept), "--json"))
+    assert first.returncode == 0, first.stderr
+    assert json.loads(first.stdout) == json.loads(second.stdout)
+    assert len(list((kept / "records").glob("*.json"))) == 1
+
+
+def test_a_protocol_over_several_domains(program, base):
+    more = ["--target", "day", "--target", "night", "--protocol", "mixed-images", "--method", "tent", "--json"]
+    result = program(*arguments(base, *more))
+    (record,) = json.loads(result.stdout)
+    assert set(record["scores"]) == {"day", "night"}
+    assert record["run"]["protocol"] == "mixed-images"
+
+
+def test_methods_that_look_at_source_images_get_them(program, base):
+    result = program(*arguments(base, "--method", "eata", "--method", "adabn-source-and-test", "--json"))
+    assert result.returncode == 0, result.stderr
+    assert len(json.loads(result.stdout)) == 2
+
+
+def test_the_command_of_a_record_repeats_it(program, base):
+    import shlex
+
+    more = ["--method", "tent", "--option", "lr=0.05", "--images", "12", "--order", "3", "--json"]
+    (record,) = json.loads(program(*arguments(base, *more)).stdout)
+    words = shlex.split(record["command"])[1:]
+    (again,) = json.loads(program(*words, "--root", str(base / "pictures"), "--device", "cpu", "--json").stdout)
+    assert again["scores"] == record["scores"]
+    assert again["id"] == record["id"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--target", "nite"], "night"),
+        (["--method", "tend"], "tent"),
+        (["--protocol", "fewdata"], "few-data"),
+        (["--method", "tent", "--option", "lrr=1"], "lr"),
+        (["--option", "lr=1"], "one --method"),
+        (["--measure", "distances"], "statistics-distances"),
+    ],
+)
+def test_mistakes_are_explained(program, base, more, said):
+    result = program(*arguments(base, *more))
+    assert result.returncode == 1
+    assert said in result.stderr
+
+
+def test_a_network_without_weights_is_refused(program, base):
+    result = program("evaluate", "resnet18", "folders", "--root", str(base / "pictures"))
+    assert result.returncode == 1
+    assert "--weights" in result.stderr
+
+
+def test_other_classes_are_refused(program, base):
+    (base / "pictures" / "night" / "yak").mkdir()
+    (base / "pictures" / "night" / "cat" / "0.png").rename(base / "pictures" / "night" / "yak" / "0.png")
+    result = program(*arguments(base))
+    assert result.returncode == 1
+    assert "cat, dog, owl, yak" in result.stderr

@@ -1,0 +1,285 @@
+"""Grids: each cell once, whatever happens in between; records that say all; measurements."""
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import domainadaptor as da
+from domainadaptor.errors import BadFile
+from domainadaptor.experiments import grid as grids
+from domainadaptor.experiments.cell import id_of
+from domainadaptor.experiments.execute import Workshop
+from domainadaptor.experiments.grid import Grid, Watcher, run_all
+from domainadaptor.experiments.spec import read_experiment
+from domainadaptor.experiments.store import Store
+from tests.experiments.pictures import make_checkpoint, make_pictures
+
+TEXT = """
+title = "Small"
+[networks.mine]
+checkpoint = "{base}/mine.safetensors"
+[networks.absent]
+train = {{ dataset = "pacs", network = "resnet20" }}
+[rows."untouched"]
+method = "source"
+[rows."Tent"]
+method = "tent"
+lr = 0.05
+predict = "after"
+[[table]]
+title = "One"
+dataset = "folders"
+network = "mine"
+domains = ["night", "dusk"]
+batch_size = 10
+"""
+
+SILENT = Watcher(lambda *_: None, lambda _: None, lambda *_: None)
+
+
+@pytest.fixture
+def base(tmp_path):
+    make_pictures(tmp_path / "pictures")
+    make_checkpoint(tmp_path / "mine.safetensors")
+    return tmp_path
+
+
+def grid_of(base, text=TEXT):
+    path = base / "small.toml"
+    path.write_text(text.format(base=base))
+    workshop = Workshop(base / "pictures", base / "images", torch.device("cpu"))
+    return Grid(read_experiment(path, base / "runs"), workshop)
+
+
+def records_of(store):
+    return {path.stem: json.loads(path.read_text()) for path in (store.folder / "records").glob("*.json")}
+
+
+def test_a_record_for_each_cell_and_a_plan_that_names_them(base):
+    store = Store(base / "results")
+    assert run_all(grid_of(base), store, SILENT) == {}
+    records = records_of(store)
+    plan = json.loads((base / "results" / "plans" / "small.json").read_text())
+    named = {name for row in plan["tables"][0]["rows"] for cell in row["cells"].values() for name in cell}
+    assert named == set(records)
+    assert len(records) == 4
+    for name, record in records.items():
+        assert id_of(record["run"]) == record["id"] == name
+        assert record["run"]["checkpoint"]["sources"] == ["day", "dusk"]
+        assert record["environment"]["torch"] == torch.__version__
+
+
+def test_the_numbers_are_those_of_adapt(base):
+    store = Store(base / "results")
+    grid = grid_of(base)
+    run_all(grid, store, SILENT)
+    place = next(place for place in grid.places if (place.row, place.column) == ("Tent", "night"))
+    record = store.read(place.id)
+    opened = grid.workshop.open(place.cell.network)
+    test, segments = grid.workshop.stream(place.cell, opened)
+    adaptor = da.adapt(opened.network, "tent", lr=0.05, predict="after")
+    right = sum(
+        int((adaptor(pixels).argmax(1) == torch.tensor([item.label for item in items])).sum())
+        for _, items, pixels in test.batches(segments)
+    )
+    assert record["scores"]["night"]["right"] == right
+    assert record["scores"]["night"]["images"] == 24
+
+
+def test_a_domain_that_was_trained_on_gives_its_validation_images(base):
+    store = Store(base / "results")
+    grid = grid_of(base)
+    run_all(grid, store, SILENT)
+    place = next(place for place in grid.places if place.column == "dusk")
+    record = store.read(place.id)
+    assert record["images"]["dusk"] < 24
+    assert any("dusk is a source" in note for note in record["notes"])
+
+
+def test_what_is_done_is_not_run_again(base, monkeypatch):
+    store = Store(base / "results")
+    run_all(grid_of(base), store, SILENT)
+    before = {name: (base / "results" / "records" / f"{name}.json").stat().st_mtime_ns for name in records_of(store)}
+    monkeypatch.setattr(Workshop, "measure", lambda *_: pytest.fail("a cell was run again"))
+    run_all(grid_of(base), store, SILENT)
+    after = {name: (base / "results" / "records" / f"{name}.json").stat().st_mtime_ns for name in records_of(store)}
+    assert before == after
+
+
+def test_interrupted_anywhere_it_goes_on_and_ends_the_same(base, monkeypatch):
+    whole, parts = Store(base / "whole"), Store(base / "parts")
+    run_all(grid_of(base), whole, SILENT)
+    measure = Workshop.measure
+    ran = []
+
+    def stop_after_one(self, cell, progress):
+        if len(ran) % 2 == 1:
+            ran.append(None)
+            raise KeyboardInterrupt
+        ran.append(cell)
+        return measure(self, cell, progress)
+
+    monkeypatch.setattr(Workshop, "measure", stop_after_one)
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            run_all(grid_of(base), parts, SILENT)
+    run_all(grid_of(base), parts, SILENT)
+    assert sum(cell is not None for cell in ran) == 4
+    first, second = records_of(whole), records_of(parts)
+    assert first.keys() == second.keys()
+    for name in first:
+        assert first[name]["scores"] == second[name]["scores"]
+
+
+def test_a_cell_that_fails_is_recorded_and_the_rest_goes_on(base, monkeypatch):
+    measure = Workshop.measure
+
+    def fail_for_tent(self, cell, progress):
+        if cell.method == "tent" and cell.domains == ("night",):
+            raise RuntimeError("out of memory\nand more")
+        return measure(self, cell, progress)
+
+    store = Store(base / "results")
+    with monkeypatch.context() as patched:
+        patched.setattr(Workshop, "measure", fail_for_tent)
+        failed = run_all(grid_of(base), store, SILENT)
+    assert list(failed.values()) == ["RuntimeError: out of memory"]
+    assert sum("failed" in record for record in records_of(store).values()) == 1
+    assert run_all(grid_of(base), store, SILENT) == {}
+    assert not any("failed" in record for record in records_of(store).values())
+
+
+def test_other_weights_or_images_are_other_cells(base):
+    first = set(grid_of(base).runnable())
+    make_checkpoint(base / "mine.safetensors", sources=("day",))
+    second = set(grid_of(base).runnable())
+    (base / "pictures" / "night" / "cat" / "0.png").unlink()
+    third = set(grid_of(base).runnable())
+    assert not first & second
+    assert not second & third
+
+
+def test_networks_that_are_missing_are_named_with_their_command(base):
+    grid = grid_of(base, TEXT.replace('network = "mine"\ndomains', 'network = "absent"\ndomains'))
+    assert grid.runnable() == {}
+    (command, *_) = grid.missing()
+    assert command.startswith("domainadaptor train pacs --network resnet20 --seed 0")
+    plan = grid.plan()
+    assert plan["tables"][0]["rows"][0]["cells"] == {"night": [None], "dusk": [None]}
+    assert plan["tables"][0]["rows"][0]["commands"]["night"] == [command]
+
+
+def _run(base, ran):
+    measure = Workshop.measure
+
+    def counted(self, cell, progress=lambda _: None):
+        ran.put(cell.command())
+        return measure(self, cell, progress)
+
+    Workshop.measure = counted
+    torch.set_num_threads(1)
+    grids._AGAIN = 0.05
+    run_all(grid_of(base), Store(base / "results"), SILENT)
+
+
+def test_two_processes_never_do_a_cell_twice(base):
+    grid_of(base)
+    context = multiprocessing.get_context("spawn")
+    ran = context.Queue()
+    both = [context.Process(target=_run, args=(base, ran)) for _ in range(2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+        assert process.exitcode == 0
+    commands = [ran.get(timeout=5) for _ in range(4)]
+    assert len(set(commands)) == 4
+    assert ran.empty()
+    assert len(records_of(Store(base / "results"))) == 4
+
+
+def test_a_sweep_lists_the_cells_of_all_domains_a_seed(base):
+    text = TEXT + 'rows = ["Tent"]\nsweep = {{ option = "lr", values = [0.01, 0.1] }}\n'
+    grid = grid_of(base, text.replace("lr = 0.05\n", ""))
+    (table,) = grid.plan()["tables"]
+    assert table["columns"] == ["0.01", "0.1"]
+    assert not table["mean"]
+    assert [len(cell) for cell in table["rows"][0]["cells"].values()] == [1, 1]
+    assert all(len(entry) == 2 for cell in table["rows"][0]["cells"].values() for entry in cell)
+
+
+@pytest.mark.parametrize("measure", ["statistics-distances", "classifier-norms", "loss-curves"])
+def test_measurements(base, measure):
+    rows = f'rows = ["what"]\nmeasure = "{measure}"\nshow = "{measure}"\n'
+    grid = grid_of(base, TEXT.replace("[[table]]", '[rows."what"]\nmethod = "source"\n[[table]]') + rows)
+    store = Store(base / "results")
+    assert run_all(grid, store, SILENT) == {}
+    place = next(place for place in grid.places if place.column == "night")
+    values = store.read(place.id)["values"]
+    opened = grid.workshop.open(place.cell.network)
+    test, segments = grid.workshop.stream(place.cell, opened)
+    if measure == "statistics-distances":
+        assert values == pytest.approx(literal_distances(opened.network, test, segments), rel=1e-4)
+    elif measure == "classifier-norms":
+        weight = opened.network.state_dict()["linear.weight"].double()
+        assert [c["norm"] for c in values["classes"]] == pytest.approx([float(row.norm()) for row in weight])
+        dataset = grid.workshop.dataset("folders")
+        counts = [
+            sum(e.label == at for d in ("day", "dusk") for e in dataset.domain(d).part("train")) for at in (0, 1, 2)
+        ]
+        assert [c["images"] for c in values["classes"]] == counts
+    else:
+        em = next(curve for curve in values["curves"] if curve["label"] == "EM")
+        logits = torch.cat([opened.network(pixels) for _, _, pixels in test.batches(segments)]).detach().double()
+        p = logits.softmax(1).numpy()
+        losses = -(p * np.log(p)).sum(1)
+        assert min(em["loss"]) >= losses.min() - 1e-9
+        assert max(em["loss"]) <= losses.max() + 1e-9
+
+
+def literal_distances(network, test, segments):
+    """Loops over layers, images and channels."""
+    layers = [m for m in network.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    sums = {"image-to-batch minimum": [], "image-to-batch maximum": [], "source-to-batch": []}
+    for _, _, pixels in test.batches(segments):
+        inputs = {}
+
+        def keep(layer, given, _, inputs=inputs):
+            inputs[layer] = given[0].detach().double().numpy()
+
+        hooks = [layer.register_forward_hook(keep) for layer in layers]
+        network(pixels)
+        for hook in hooks:
+            hook.remove()
+        for layer in layers:
+            x = inputs[layer]
+            channels = range(x.shape[1])
+            batch = [(x[:, c].mean(), x[:, c].std(ddof=1)) for c in channels]
+            source = list(zip(layer.running_mean.tolist(), layer.running_var.sqrt().tolist(), strict=True))
+            images = [[(x[n, c].mean(), x[n, c].std(ddof=1)) for c in channels] for n in range(len(x))]
+            apart = [distance(image, batch) for image in images]
+            sums["image-to-batch minimum"].append(min(apart))
+            sums["image-to-batch maximum"].append(max(apart))
+            sums["source-to-batch"].append(distance(source, batch))
+    return {name: sum(values) / len(values) for name, values in sums.items()}
+
+
+def distance(a, b):
+    return sum(sum((x[k] - y[k]) ** 2 for x, y in zip(a, b, strict=True)) ** 0.5 for k in (0, 1))
+
+
+def test_a_disk_that_is_full_ends_the_run_with_a_message(base, monkeypatch):
+    store = Store(base / "results")
+    grid = grid_of(base)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(BadFile, match="No space left"):
+        run_all(grid, store, SILENT)
+    assert list((Path(base) / "results" / "records").iterdir()) == []
