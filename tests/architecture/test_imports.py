@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "tasks": {"errors", "plugins", "domainadaptor"},
     "training": {"errors", "options", "plugins", "files", "data", "networks", "tasks", "domainadaptor"},
     "prediction": {"errors", "files", "adaptation", "data"},
-    "reports": {"errors"},
+    "reports": {"errors", "options", "files"},
     "bench": {"errors", "phases", "adaptation", "networks", "domainadaptor"},
     "demo": {"errors", "data", "domainadaptor"},
     "cli": {

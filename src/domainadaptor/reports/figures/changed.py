@@ -1,0 +1,54 @@
+"""Test images whose answer changed, with both answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image, ImageOps
+
+from domainadaptor.reports.figures.canvas import GREEN, VERMILLION, folded, panels
+
+_ACROSS = 6
+_SIDE = 192  # pixels
+
+
+@dataclass(frozen=True)
+class Changed:
+    """One image, what it is, and what was said of it."""
+
+    picture: Image.Image
+    domain: str
+    truth: str
+    before: str
+    before_confidence: float | None
+    after: str
+    after_confidence: float | None
+
+
+def draw_changed(images: Sequence[Changed]) -> Any:
+    """A grid of pictures; below each the answer before and after, green with a tick where it is right."""
+    figure, shown = panels(len(images), _ACROSS, 1.95, 2.75)
+    for panel, image in zip(shown, images, strict=True):
+        panel.imshow(_square(image.picture))
+        panel.set_xticks([])
+        panel.set_yticks([])
+        panel.spines[:].set_visible(False)
+        panel.set_title(folded(f"{image.truth} ({image.domain})", 20), fontsize=10, color="black", pad=4)
+        for line, (word, answer, sure) in enumerate(
+            (("before", image.before, image.before_confidence), ("after", image.after, image.after_confidence))
+        ):
+            right = answer == image.truth
+            percent = "" if sure is None else f" {100 * sure:.0f} %"
+            short = answer if len(answer) <= 12 else f"{answer[:11]}…"
+            panel.text(
+                0.5, -0.03 - 0.15 * line, f"{word}: {short}{percent} {'✓' if right else '✗'}", fontsize=9.5,
+                transform=panel.transAxes, ha="center", va="top", color=GREEN if right else VERMILLION,
+            )  # fmt: skip
+    return figure
+
+
+def _square(picture: Image.Image) -> Image.Image:
+    """The whole picture on white; a small one is shown as the pixels that it is."""
+    small = max(picture.size) <= _SIDE // 2
+    method = Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS
+    return ImageOps.pad(picture.convert("RGB"), (_SIDE, _SIDE), method, color="white")
