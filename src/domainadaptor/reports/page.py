@@ -1,8 +1,11 @@
 """One HTML page with every table and figure: no scripts, nothing from elsewhere, readable offline."""
 
+import io
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
+
+from PIL import Image
 
 from domainadaptor.reports.figures.canvas import Drawn
 from domainadaptor.reports.grid import Entry, Grid, Line
@@ -10,6 +13,7 @@ from domainadaptor.reports.sections import Chapter, Section, gap_lines
 from domainadaptor.reports.training import TrainingTable
 from domainadaptor.reports.writers.html import escape, inline, prose, table
 
+_LARGE = 400_000  # bytes
 HOW_TO_READ = (
     "Numbers are accuracies in percent unless a table says otherwise, mean ± standard deviation over seeds, computed "
     "from counts of right answers. The best of a column is **bold**. “Untouched” is the network as it was trained; the "
@@ -120,8 +124,8 @@ def _section(section: Section, command: str, figures: Mapping[str, Drawn]) -> st
 def _gaps(section: Section, command: str) -> Iterator[str]:
     for heading, entries in gap_lines(section.shown.gaps, command):
         items = "".join(
-            f"<li>{escape(said)}" + (f"<br><code>{escape(todo)}</code>" if todo else "") + "</li>"
-            for said, todo in entries
+            f"<li>{escape(said)}" + "".join(f"<br><code>{escape(todo)}</code>" for todo in commands) + "</li>"
+            for said, commands in entries
         )
         yield f'<div class="gaps"><h4>{escape(heading)}</h4><ul>{items}</ul></div>'
 
@@ -165,9 +169,20 @@ def _training(training: Sequence[TrainingTable], figures: Mapping[str, Drawn]) -
 def _figure(name: str, caption: str, figures: Mapping[str, Drawn]) -> str:
     if name not in figures:
         return ""
-    picture = b64encode(figures[name].png).decode()
+    kind, content = _embedded(figures[name].png)
+    source = f"data:image/{kind};base64,{b64encode(content).decode()}"
     said = escape(caption)
-    return f'<figure><img alt="{said}" src="data:image/png;base64,{picture}"><figcaption>{said}</figcaption></figure>'
+    return f'<figure><img alt="{said}" src="{source}"><figcaption>{said}</figcaption></figure>'
+
+
+def _embedded(png: bytes) -> tuple[str, bytes]:
+    """The picture itself, or as JPEG where photographs make it large."""
+    if len(png) <= _LARGE:
+        return "png", png
+    smaller = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as picture:
+        picture.convert("RGB").save(smaller, format="JPEG", quality=88)
+    return "jpeg", smaller.getvalue()
 
 
 def _anchor(section: Section) -> str:

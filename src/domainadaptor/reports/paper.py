@@ -32,6 +32,12 @@ def paper_value(place: PaperColumns | None, row: str | None, column: str, unit: 
     return None
 
 
+def place_in_paper(table: str | None) -> int:
+    """Where a table stands in the paper's data; what it does not have comes after all of them."""
+    order = list(dict.fromkeys(name for name, *_ in _numbers()))
+    return order.index(table) if table in order else len(order)
+
+
 @cache
 def _numbers() -> dict[tuple[str, str, str, str, str], PaperValue]:
     text = files("domainadaptor.reports").joinpath("paper.csv").read_text(encoding="utf-8")

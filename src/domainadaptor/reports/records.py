@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from domainadaptor.errors import BadFile
+from domainadaptor.reports.paper import place_in_paper
 from domainadaptor.reports.plans import Plan, read_plan
 from domainadaptor.reports.shape import check_record
 
@@ -37,7 +38,7 @@ def read_results(folder: Path) -> Results:
     damaged: dict[str, str] = {}
     plans = _read_all(folder / "plans", _plan, damaged)
     records = _read_all(folder / "records", _record, damaged)
-    return Results(tuple(plans.values()), records, damaged)
+    return Results(tuple(sorted(plans.values(), key=_place)), records, damaged)
 
 
 def read_json(path: Path) -> Any:
@@ -62,6 +63,11 @@ def checksum(record: Mapping[str, Any]) -> str:
     """The sum of everything in a record but the sum itself."""
     rest = {name: value for name, value in record.items() if name != "checksum"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _place(plan: Plan) -> tuple[int, str]:
+    """As in the paper, then by name."""
+    return min((place_in_paper(table.paper.table) for table in plan.tables if table.paper), default=999), plan.name
 
 
 def _read_all(folder: Path, read: Callable[[Path, Any], T], damaged: dict[str, str]) -> dict[str, T]:

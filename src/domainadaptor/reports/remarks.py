@@ -13,6 +13,7 @@ from domainadaptor.reports.tables import MEAN
 
 _WORLD = ("domainadaptor", "torch", "python", "device", "threads", "machine", "processor")
 _LONGEST = 6  # things in a sentence
+_PLACES = 3  # where a method does harm, until only the worst is told
 
 
 def remarks(ask: Ask) -> list[str]:
@@ -38,36 +39,46 @@ def _incomplete(ask: Ask) -> Iterator[str]:
 
 def _below_untouched(ask: Ask) -> Iterator[str]:
     """Rows that end below the network that was not adapted, on the same images."""
-    worse: dict[str, list[str]] = {}
+    worse: dict[str, list[tuple[float, str]]] = {}
     for row in ask.table.rows:
         if row.value != "after":
             continue
         for column, cell in ask.cells(row).items():
             ours, plain = cell.spread(accuracy), cell.spread(lambda records: accuracy(records, "source"))
             if ours and plain and ours.mean < plain.mean - 1e-9:
-                worse.setdefault(row.label, []).append(f"{column} ({number(ours.mean)} against {number(plain.mean)})")
+                said = f"{column} ({number(ours.mean)} against {number(plain.mean)})"
+                worse.setdefault(row.label, []).append((plain.mean - ours.mean, said))
     for label, places in worse.items():
-        yield f"{label} ends below the untouched network on {_some(places)}."
+        where = ", ".join(said for _, said in places)
+        if len(places) > _PLACES:
+            where = f"{len(places)} of {len(ask.table.columns)} columns, most of all on {max(places)[1]}"
+        yield f"{label} ends below the untouched network on {where}."
 
 
 def _gains(ask: Ask) -> Iterator[str]:
-    """Gains over the untouched network beside the paper's, which can be compared where accuracies cannot."""
+    """Gains over the same networks untouched beside the paper's, which can be compared where accuracies cannot."""
     table = ask.table
-    base = next((row for row in table.rows if row.paper and _method(ask.records(row)) == "source"), None)
-    if base is None or not table.paper:
-        return
     column = MEAN if table.mean else table.columns[0] if len(table.columns) == 1 else None
-    start = _mean(ask, base)
-    theirs = paper_value(table.paper, base.paper, column, ACCURACY) if column else None
-    if column is None or start is None or theirs is None:
+    if column is None or not table.paper:
         return
-    said = []
+    bases = {_networks(ask, row): row for row in reversed(table.rows) if _method(ask.records(row)) == "source"}
+    said: dict[str, list[str]] = {}
     for row in table.rows:
-        ours, printed = _mean(ask, row), paper_value(table.paper, row.paper, column, ACCURACY)
-        if row is not base and ours is not None and printed:
-            said.append(f"{row.label} {signed(ours - start)} (paper {signed(printed.value - theirs.value)})")
-    if said:
-        yield f"Gain over {base.label}, {column}: {', '.join(said)}."
+        base = bases.get(_networks(ask, row))
+        if base is None or base is row:
+            continue
+        ours, start = _mean(ask, row), _mean(ask, base)
+        printed, theirs = (paper_value(table.paper, entry.paper, column, ACCURACY) for entry in (row, base))
+        if ours is not None and start is not None and printed and theirs:
+            gain = f"{row.label} {signed(ours - start)} (paper {signed(printed.value - theirs.value)})"
+            said.setdefault(base.label, []).append(gain)
+    for label, gains in said.items():
+        yield f"Gain over {label}, {column}: {', '.join(gains)}."
+
+
+def _networks(ask: Ask, row: RowPlan) -> frozenset[str]:
+    known = [record["run"].get("checkpoint", {}) for record in ask.records(row)]
+    return frozenset(str(checkpoint.get("sha256") or checkpoint.get("name")) for checkpoint in known)
 
 
 def _mean(ask: Ask, row: RowPlan) -> float | None:

@@ -20,7 +20,7 @@ from domainadaptor.reports.shows import ask_for, show
 from domainadaptor.reports.shows.shown import Ask, Figure, Shown
 
 _MOST_GAPS = 12  # that are listed, until the rest is a number
-_LOOKED_AT = ("accuracy", "accuracy-curve", "details", "segments")
+_LOOKED_AT = ("accuracy", "details", "segments")
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Chapter:
 def chapters(results: Results, read: ImageReader | None) -> Iterator[Chapter]:
     """The experiments of a folder; the same rows are looked at closer only once."""
     looked: set[frozenset[str]] = set()
+    said = ""
     for plan in results.plans:
         sections = []
         closer = False
@@ -56,26 +57,30 @@ def chapters(results: Results, read: ImageReader | None) -> Iterator[Chapter]:
             figures: tuple[Figure, ...] = ()
             note = ""
             if not closer and table.show in _LOOKED_AT:
-                figures, note = _closer(ask, read, looked)
+                figures, lacking = _closer(ask, read, looked)
                 closer = bool(figures)
+                note, said = ("" if said else lacking), said or lacking  # once is enough
             sections.append(_section(ask, figures, note))
         yield Chapter(plan, tuple(sections))
 
 
-def gap_lines(gaps: Sequence[Gap], command: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Headings, and below each the cells that failed or were not run, with the command that would fill them."""
+def gap_lines(gaps: Sequence[Gap], command: str) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
+    """Headings, and below each the cells that failed or were not run, with the commands that would fill them."""
     for heading, own in (
         ("Failed cells, their reasons, and the commands that try again", [gap for gap in gaps if gap.failed]),
         ("Missing cells, and the commands that fill them", [gap for gap in gaps if not gap.failed]),
     ):
-        cells: dict[tuple[str, str], int] = {}
+        cells: dict[str, dict[str, None]] = {}
         for gap in own:
             said = f"{gap.row}, {gap.column}" + (f": {gap.failed}" if gap.failed else "")
-            cells[(said, gap.command)] = cells.get((said, gap.command), 0) + 1
-        lines = [(f"{said} ({count} runs)" if count > 1 else said, todo) for (said, todo), count in cells.items()]
+            cells.setdefault(said, {})[gap.command] = None
+        lines = [(said, [todo for todo in commands if todo]) for said, commands in cells.items()]
         if len(lines) > _MOST_GAPS:
             more = len(lines) - _MOST_GAPS
-            lines = [*lines[:_MOST_GAPS], (f"and {more} more, which the CSV file lists; all of them at once", command)]
+            lines = [
+                *lines[:_MOST_GAPS],
+                (f"and {more} more, which the CSV file lists; all of them at once", [command]),
+            ]
         if lines:
             yield heading, lines
 

@@ -18,7 +18,7 @@ def draw_confusion(before: "np.ndarray[Any, Any]", after: "np.ndarray[Any, Any]"
     shown = figure.subplots(1, 2, sharey=True)
     for panel, counts, title in zip(shown, (before, after), ("untouched network", "adapted"), strict=True):
         share = _percent(counts)
-        image = panel.imshow(share, vmin=0, vmax=100, cmap="cividis_r", interpolation="nearest")
+        image = panel.imshow(share, vmin=0, vmax=100, cmap="Blues", interpolation="nearest")
         right = 100 * np.trace(counts) / max(1, counts.sum())
         panel.set_title(f"{title}: {right:.1f} % right", loc="left")
         panel.grid(visible=False)

@@ -44,6 +44,8 @@ def draw_curves(facts: Sequence[Fact], columns: Sequence[str], axis: str) -> Any
                 [places[f.column] for f in paper], [f.paper for f in paper],
                 color=style["color"], linestyle=(0, (2, 2)), linewidth=1,
             )  # fmt: skip
+    if len(rows) <= _PAPER_LINES and any(fact.paper is not None for fact in facts):
+        panel.plot([], [], color=GREY, linestyle=(0, (2, 2)), linewidth=1, label="the paper")
     _ticks(panel, places)
     panel.set_xlabel((axis or "") + (" (logarithmic)" if logarithmic else ""))
     panel.set_ylabel("accuracy, %")

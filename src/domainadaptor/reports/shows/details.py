@@ -9,8 +9,9 @@ from domainadaptor.reports.grid import Entry, Fact, Grid, Line, embolden, number
 from domainadaptor.reports.shows.shown import Ask, Shown
 
 CAPTION = (
-    "All images of all columns and seeds counted together. Untouched: the network itself; before: with the method's "
-    "statistics, before its step. Calibration error: 15 bins, 0 is best. Better: wrong before, right now."
+    "All images of all columns and seeds counted together, in percent. Untouched: the network itself; before step: "
+    "with the method's statistics alone. Better: the untouched network was wrong, now it is right; worse: the other way "
+    "round. ECE: expected calibration error, 15 bins, 0 is best. Fell back: batches that the untouched network answered."
 )
 
 
@@ -31,18 +32,18 @@ def _share(count: str) -> Callable[[Sequence[Record]], float | None]:
 
 _COLUMNS = (
     _Column("images", lambda records: float(total(records, "images")), 0),
-    _Column("untouched, %", lambda records: accuracy(records, "source"), 1),
-    _Column("before, %", lambda records: accuracy(records, "before"), 1),
-    _Column("after, %", accuracy, 1, "highest"),
-    _Column("better, %", _share("better"), 1),
-    _Column("worse, %", _share("worse"), 1),
-    _Column("changed, %", _share("changed"), 1),
-    _Column("calibration error untouched, %", lambda records: calibration_error(records, "source"), 1),
-    _Column("calibration error after, %", calibration_error, 1, "lowest"),
+    _Column("untouched", lambda records: accuracy(records, "source"), 1),
+    _Column("before step", lambda records: accuracy(records, "before"), 1),
+    _Column("after", accuracy, 1, "highest"),
+    _Column("better", _share("better"), 1),
+    _Column("worse", _share("worse"), 1),
+    _Column("changed", _share("changed"), 1),
+    _Column("ECE untouched", lambda records: calibration_error(records, "source"), 1),
+    _Column("ECE after", calibration_error, 1, "lowest"),
     _Column("ms a batch", milliseconds, 1),
     _Column("times plain", ratio, 2),
     _Column("memory, MB", memory, 0),
-    _Column("fell back, batches", lambda records: float(sum(record.get("fell_back", 0) for record in records)), 0),
+    _Column("fell back", lambda records: float(sum(record.get("fell_back", 0) for record in records)), 0),
 )
 
 

@@ -48,8 +48,9 @@ def show(ask: Ask) -> Shown:
             if value
         ]
         name = ask.name if number == 0 else f"{ask.name}-{number + 1}"
-        title = f"{ask.table.title}: accuracy from segment to segment, {column}; grey is the untouched network. Dotted "
-        figures.append(Figure(name, title + "verticals: everything was forgotten there.", partial(draw_walks, walks)))
+        title = f"{ask.table.title}: accuracy from segment to segment, {column}; grey is the untouched network."
+        fresh = " Dotted verticals: everything was forgotten there." if any(walk.fresh for walk in walks) else ""
+        figures.append(Figure(name, title + fresh, partial(draw_walks, walks)))
     return Shown(tuple(grids), details_grid(ask), tuple(figures), tuple(facts), ask.gaps())
 
 

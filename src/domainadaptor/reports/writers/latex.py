@@ -4,6 +4,7 @@ import re
 
 from domainadaptor.reports.grid import Entry, Grid
 from domainadaptor.reports.sections import Chapter
+from domainadaptor.reports.tables import MEAN
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
@@ -18,16 +19,16 @@ def chapter(found: Chapter) -> str:
     lines = [f"% {_comment(found.plan.title)}", f"% {_comment(found.plan.command)}", r"% \usepackage{booktabs}"]
     for section in found.sections:
         for grid in section.shown.grids:
-            caption = ". ".join(part.rstrip(".") for part in (section.title, section.sample, grid.caption) if part)
+            caption = ". ".join(
+                part[0].upper() + part[1:].rstrip(".") for part in (section.title, section.sample, grid.caption) if part
+            )
             lines += ["", table(grid, caption, f"tab:{section.name}")]
     return "\n".join(lines) + "\n"
 
 
 def table(grid: Grid, caption: str, label: str) -> str:
     """A table with its caption; the best of a column is bold."""
-    columns = "".join("c" for _ in grid.columns)
-    if grid.columns[-1:] == ("mean",):
-        columns = columns[:-1] + "|c"
+    columns = "".join("|c" if name == MEAN else "c" for name in grid.columns)
     head = " & ".join([escape(grid.corner), *(rf"\textbf{{{escape(name)}}}" for name in grid.columns)])
     lines = [r"\begin{table}[t]", r"  \centering", rf"  \caption{{{escape(caption)}.}}", rf"  \label{{{label}}}",
              rf"  \begin{{tabular}}{{l|{columns}}}", r"    \toprule", rf"    {head} \\", r"    \midrule"]  # fmt: skip

@@ -38,8 +38,8 @@ def section(part: Section, command: str) -> str:
         lines.append("\n".join(f"- {escape(remark)}" for remark in part.remarks))
     for heading, entries in gap_lines(part.shown.gaps, command):
         lines.append(f"{escape(heading)}:")
-        said = [f"- {escape(gap)}" + (f": `` {_plain(todo)} ``" if todo else "") for gap, todo in entries]
-        lines.append("\n".join(said))
+        for gap, commands in entries:
+            lines.append("\n".join([f"- {escape(gap)}", *(f"  - `` {_plain(todo)} ``" for todo in commands)]))
     if part.origin.facts:
         lines.append("How it was obtained:")
         facts = [f"- {escape(name)}: {escape(value)}" for name, value in part.origin.facts if name != "sample"]
