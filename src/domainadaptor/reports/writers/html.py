@@ -6,6 +6,7 @@ import re
 from domainadaptor.reports.grid import Entry, Grid
 
 _SPAN = re.compile(r"(`+)(.+?)\1|\*\*(.+?)\*\*|\*(\S(?:.*?\S)?)\*|\[([^\]]+)\]\(((?:https?://|#)[^\s)]+)\)")
+_MANY = 9  # columns, from which on they move closer
 
 
 def escape(text: str) -> str:
@@ -29,9 +30,10 @@ def table(grid: Grid) -> str:
         cells = "".join(_entry(entry, at in grid.paper_columns) for at, entry in enumerate(line.entries))
         kind = ' class="paper"' if line.muted else ""
         lines.append(f'<tr{kind}><th scope="row">{escape(line.label)}</th>{cells}</tr>')
+    dense = ' class="dense"' if len(grid.columns) > _MANY else ""
     caption = f"<p class=caption>{escape(grid.caption)}</p>" if grid.caption else ""
     return (
-        f'<div class="wide" tabindex="0"><table><thead><tr><th scope="col">{escape(grid.corner)}</th>{head}</tr>'
+        f'<div class="wide" tabindex="0"><table{dense}><thead><tr><th scope="col">{escape(grid.corner)}</th>{head}</tr>'
         f"</thead><tbody>{''.join(lines)}</tbody></table></div>{caption}"
     )
 
