@@ -93,7 +93,15 @@ def test_problems_are_one_line_each(written):
 def test_every_figure_is_a_picture_twice(written):
     path, found, files = written
     drawn = {figure.name for chapter in found.chapters for s in chapter.sections for figure in s.figures} | {"training"}
-    assert {"comparison-changed", "comparison-confusion", "alpha", "curves", "curves-2", "time", "continual"} <= drawn
+    assert {
+        "comparison-changed",
+        "comparison-confusion",
+        "alpha",
+        "curves",
+        "curves-table-2",
+        "time",
+        "continual",
+    } <= drawn
     for name in drawn:
         with Image.open(path / "figures" / f"{name}.png") as picture:
             assert min(picture.size) > 200

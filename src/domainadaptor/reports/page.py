@@ -186,4 +186,4 @@ def _embedded(png: bytes) -> tuple[str, bytes]:
 
 
 def _anchor(section: Section) -> str:
-    return escape(f"{section.name}-table")
+    return escape(f"table-{section.name}")

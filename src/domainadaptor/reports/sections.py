@@ -53,7 +53,7 @@ def chapters(results: Results, read: ImageReader | None) -> Iterator[Chapter]:
         sections = []
         closer = False
         for number, table in enumerate(plan.tables):
-            ask = ask_for(table, plan.name if number == 0 else f"{plan.name}-{number + 1}", results)
+            ask = ask_for(table, plan.name if number == 0 else f"{plan.name}-table-{number + 1}", results)
             figures: tuple[Figure, ...] = ()
             note = ""
             if not closer and table.show in _LOOKED_AT:

@@ -1,9 +1,10 @@
 """Whether a record holds what its kind says, so that tables and figures need not ask."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 MEASURES = ("statistics-distances", "statistics-variance", "classifier-norms", "loss-curves")
+_BEYOND = 1e15  # nothing that is measured here is larger, and sums of numbers below it are finite
 _COUNTS = ("images", "right", "source_right")
 _MORE_COUNTS = ("before_right", "better", "worse", "changed")
 
@@ -15,9 +16,16 @@ def check_record(record: Mapping[str, Any]) -> None:
         ValueError: It is one, and which part it is.
     """
     run = _mapping(record, "run")
-    for name in ("checkpoint", "options", "data_options", "protocol_options"):
+    for name in ("options", "data_options", "protocol_options"):
         _mapping(run, name, needed=False)
+    _kinds(run, "run", str, ("dataset", "data", "method", "protocol", "measure"))
+    _kinds(run, "run", int, ("batch_size", "images", "order", "seed"))
+    checkpoint = _mapping(run, "checkpoint", needed=False)
+    _kinds(checkpoint, "checkpoint", str, ("name", "sha256", "command", "network", "note"))
+    _kinds(checkpoint, "checkpoint", int, ("size", "seed"))
+    _is(_list_of(checkpoint.get("sources") or [], str), "checkpoint: sources", "a list of names")
     _mapping(record, "environment", needed=False)
+    _is(all(map(_count, _mapping(record, "images", needed=False).values())), "images", "a count a domain")
     if "failed" in record:
         _is(isinstance(record["failed"], str), "failed", "a reason in words")
     elif record["kind"] == "measurement":
@@ -32,8 +40,10 @@ def _evaluation(record: Mapping[str, Any]) -> None:
     for domain, score in _mapping(record, "scores").items():
         _is(isinstance(score, dict), f"scores of {domain}", "an object")
         _score(score, f"scores of {domain}", len(classes))
-    for segment in record.get("segments", []):
-        _is(isinstance(segment, dict) and isinstance(segment.get("name"), str), "segments", "objects with a name")
+    segments = record.get("segments", [])
+    _is(_list_of(segments, dict), "segments", "a list of objects")
+    for segment in segments:
+        _is(isinstance(segment.get("name"), str), "segments", "objects with a name")
         _counts(segment, f"segment {segment['name']}")
     alpha = _mapping(record, "alpha", needed=False)
     _is(all(_number(value) for value in alpha.values()), "alpha", "a number a layer")
@@ -65,11 +75,13 @@ def _score(score: Mapping[str, Any], where: str, classes: int) -> None:
             f"{where}: {name}",
             "bins of images, confidence and right answers",
         )
-    for example in score.get("examples", []):
+    examples = score.get("examples", [])
+    _is(_list_of(examples, dict), f"{where}: examples", "a list of objects")
+    for example in examples:
         _is(
-            isinstance(example, dict)
-            and isinstance(example.get("name"), str)
-            and all(_count(example.get(key)) and example[key] < classes for key in ("label", "source", "adapted")),
+            isinstance(example.get("name"), str)
+            and all(_count(example.get(key)) and example[key] < classes for key in ("label", "source", "adapted"))
+            and all(_number(example.get(key, 0)) for key in ("source_confidence", "confidence")),
             f"{where}: examples",
             "a name, and classes by number",
         )
@@ -128,11 +140,17 @@ def _numbers(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _BEYOND
 
 
 def _count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and _number(value) and value >= 0
+
+
+def _kinds(parent: Mapping[str, Any], where: str, kind: type, names: Sequence[str]) -> None:
+    for name in names:
+        value = parent.get(name)
+        _is(value is None or isinstance(value, kind), f"{where}: {name}", f"a value of the kind {kind.__name__}")
 
 
 def _list_of(value: Any, kind: type) -> bool:

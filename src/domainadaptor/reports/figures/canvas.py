@@ -3,7 +3,7 @@
 import io
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -96,7 +96,12 @@ def look(number: int) -> dict[str, Any]:
 def legend_right(panel: Any, entries: int) -> None:
     """A legend beside the panel, where it hides nothing."""
     if entries:
-        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), ncols=1 + (entries - 1) // 16)
+        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+
+
+def tall_enough(height: float, labels: Sequence[str]) -> float:
+    """Inches that a legend of those labels has room in, and not less than wanted."""
+    return max(height, 0.6 + 0.215 * sum(label.count("\n") + 1 for label in labels))
 
 
 def folded(text: str, width: int = 22) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from domainadaptor.reports.figures.canvas import canvas, folded
+from domainadaptor.reports.figures.canvas import canvas
 
 _WRITTEN = 12  # classes; numbers of more would be too small to read
 _NAMED = 30
@@ -24,9 +24,11 @@ def draw_confusion(before: "np.ndarray[Any, Any]", after: "np.ndarray[Any, Any]"
         panel.grid(visible=False)
         panel.set_xlabel("answer")
         ticks = range(len(classes)) if len(classes) <= _NAMED else []
-        names = [folded(classes[at], 14) for at in ticks]
-        panel.set_xticks(ticks, names, rotation=45, ha="right", rotation_mode="anchor")
-        panel.set_yticks(ticks, names)
+        names = [name if len(name) <= 16 else f"{name[:15]}…" for name in (classes[at] for at in ticks)]
+        upright, size = (90, 8.5) if len(classes) > _WRITTEN else (45, 10.5)
+        panel.set_xticks(ticks, names, rotation=upright, ha="right", va="center" if upright == 90 else "top",
+                         rotation_mode="anchor", fontsize=size)  # fmt: skip
+        panel.set_yticks(ticks, names, fontsize=size)
         if len(classes) <= _WRITTEN:
             _write(panel, share)
     shown[0].set_ylabel("true class")

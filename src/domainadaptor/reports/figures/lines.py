@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from domainadaptor.reports.cells import Spread
-from domainadaptor.reports.figures.canvas import GREY, canvas, folded, legend_right, look
+from domainadaptor.reports.figures.canvas import GREY, canvas, folded, legend_right, look, tall_enough
 from domainadaptor.reports.grid import Fact, as_number
 
 _LOGARITHMIC = 20  # a larger factor between the ends makes the axis logarithmic
 _CLOSEST = 0.045  # of the axis: numbers that are nearer to each other would overlap
+_LONG = 30  # segments, from which on bars of deviations would hide the lines
 _PAPER_LINES = 5  # with more rows than this, the paper's lines would hide ours
 
 
@@ -30,13 +31,14 @@ def draw_curves(facts: Sequence[Fact], columns: Sequence[str], axis: str) -> Any
     """A line a row over the columns as numbers; columns that are words stand beside them, unconnected."""
     numbers = {column: value for column in columns if (value := as_number(column)) is not None}
     places, logarithmic = _places(numbers, [column for column in columns if column not in numbers])
-    figure = canvas(9.5, 4.6)
-    panel = figure.subplots()
     rows = list(dict.fromkeys((fact.group, fact.row) for fact in facts))
-    for at, (group, row) in enumerate(rows):
+    labels = [folded(f"{group}: {row}" if _shared(row, rows) else row, 26) for group, row in rows]
+    figure = canvas(10, tall_enough(4.6, [*labels, "the paper"]))
+    panel = figure.subplots()
+    for at, ((group, row), label) in enumerate(zip(rows, labels, strict=True)):
         own = [fact for fact in facts if (fact.group, fact.row) == (group, row)]
         style = look(at)
-        _curve(panel, [f for f in own if f.column in numbers], places, f"{group}: {row}" if group else row, style)
+        _curve(panel, [f for f in own if f.column in numbers], places, label, style)
         _curve(panel, [f for f in own if f.column not in numbers], places, None, style | {"linestyle": "none"})
         paper = [fact for fact in own if fact.paper is not None and fact.column in numbers]
         if paper and len(rows) <= _PAPER_LINES:
@@ -56,18 +58,21 @@ def draw_curves(facts: Sequence[Fact], columns: Sequence[str], axis: str) -> Any
 def draw_walks(walks: Sequence[Walk]) -> Any:
     """A line a method from segment to segment."""
     segments = max((walk.segments for walk in walks), key=len)
-    figure = canvas(10.5, 4.6)
+    labels = [folded(walk.label, 26) for walk in walks]
+    figure = canvas(10.5, tall_enough(4.6, labels))
     panel = figure.subplots()
-    for fresh in sorted({at for walk in walks for at in walk.fresh}) if len(segments) <= 30 else []:
+    long = len(segments) > _LONG
+    for fresh in sorted({at for walk in walks for at in walk.fresh}) if not long else []:
         panel.axvline(fresh - 0.5, color=GREY, linestyle=":", linewidth=1)
     shown = 0
-    for walk in walks:
+    for walk, label in zip(walks, labels, strict=True):
         style = {"color": GREY, "marker": "", "linestyle": "-"} if walk.reference else look(shown)
         shown += not walk.reference
         there = [(at, value) for at, value in enumerate(walk.values) if value]
         panel.errorbar(
-            [at for at, _ in there], [value.mean for _, value in there], [value.deviation or 0 for _, value in there],
-            label=folded(walk.label, 26), capsize=3, markersize=6 if len(segments) <= 30 else 3, linewidth=1.6, **style,
+            [at for at, _ in there], [value.mean for _, value in there],
+            None if long else [value.deviation or 0 for _, value in there],
+            label=label, capsize=3, markersize=3 if long else 6, linewidth=1.6, **style,
         )  # fmt: skip
     step = math.ceil(len(segments) / 16)
     ticks = range(0, len(segments), step)
@@ -79,16 +84,21 @@ def draw_walks(walks: Sequence[Walk]) -> Any:
     return figure
 
 
+def _shared(row: str, rows: Sequence[tuple[str, str]]) -> bool:
+    """Whether several groups have a row of that name."""
+    return [name for _, name in rows].count(row) > 1
+
+
 def _curve(
     panel: Any, facts: Sequence[Fact], places: dict[str, float], label: str | None, style: dict[str, Any]
 ) -> None:
     if facts:
         panel.errorbar(
             [places[fact.column] for fact in facts], [fact.value for fact in facts], [f.deviation or 0 for f in facts],
-            label=None if label is None else folded(label, 26), capsize=3, markersize=6, linewidth=1.6, **style,
+            label=label, capsize=3, markersize=6, linewidth=1.6, **style,
         )  # fmt: skip
     elif label is not None:
-        panel.plot([], [], label=folded(label, 26), **style)
+        panel.plot([], [], label=label, **style)
 
 
 def _places(numbers: dict[str, float], words: Sequence[str]) -> tuple[dict[str, float], bool]:
