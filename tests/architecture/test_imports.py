@@ -40,7 +40,7 @@ MAY_IMPORT = {
         "domainadaptor",
     },
     "prediction": {"errors", "files", "adaptation", "data"},
-    "reports": {"errors"},
+    "reports": {"errors", "options", "files"},
     "bench": {"errors", "phases", "memory", "adaptation", "networks", "domainadaptor"},
     "demo": {"errors", "data", "domainadaptor"},
     "cli": {

@@ -1,9 +1,9 @@
 import json
+from io import BytesIO
 
-import pytest
 from PIL import Image
 
-from domainadaptor.errors import BadFile
+from domainadaptor.reports.figures.canvas import COLORS, drawn
 from domainadaptor.reports.training import draw, markdown, read_records, rows
 
 
@@ -48,15 +48,26 @@ def test_records_are_read_and_drawn(tmp_path):
     for at, entry in enumerate(RECORDS):
         (tmp_path / f"{at}.json").write_text(json.dumps(entry))
     (tmp_path / "other.json").write_text("[1]")
-    found = rows(read_records(tmp_path))
-    draw(found, tmp_path / "figure.png")
-    with Image.open(tmp_path / "figure.png") as picture:
+    damaged = {}
+    found = rows(read_records(tmp_path, damaged))
+    assert [row.how for row in found] == ["ERM", "MLDG", "ERM, a alone"]
+    assert damaged == {}
+    with Image.open(BytesIO(drawn(lambda: draw(found)).png)) as picture:
         assert picture.width > 500
 
 
-def test_what_is_no_record_is_explained(tmp_path):
-    with pytest.raises(BadFile, match="no records"):
-        read_records(tmp_path)
-    (tmp_path / "broken.json").write_text("{")
-    with pytest.raises(BadFile, match=r"broken\.json"):
-        read_records(tmp_path)
+def test_what_is_no_record_is_named(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "broken.json").write_text("{")
+    (tmp_path / "half.json").write_text(json.dumps({"recipe": {}, "target_accuracy": {}}))
+    (tmp_path / "whole.json").write_text(json.dumps(RECORDS[0]))
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "of_another_kind.json").write_text("{")
+    damaged = {}
+    assert len(read_records(tmp_path, damaged)) == 1
+    assert set(damaged) == {"deep/broken.json", "half.json"}
+    assert "KeyError" in damaged["half.json"]
+
+
+def test_the_colors_can_be_told_apart_by_everybody():
+    assert set(COLORS) == set("#000000 #E69F00 #56B4E9 #009E73 #F0E442 #0072B2 #D55E00 #CC79A7".split())

@@ -15,7 +15,7 @@ from domainadaptor.errors import AdaptationError
 app = typer.Typer(
     name="domainadaptor",
     help="Make a trained image classifier work on data it was never trained for, at test time.",
-    epilog="Exit codes: 0 done, 1 failed, 2 wrong command line, 3 done but some images were skipped, "
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong command line, 3 done but some images or records were skipped, "
     "4 wrapping a network changed its answers, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
@@ -30,7 +30,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("run")(run.run)
 app.command("bench")(bench.bench)
 app.add_typer(data.app)
-app.add_typer(report.app, name="report")
+app.command("report")(report.report)
 
 
 def _show_version(wanted: bool) -> None:

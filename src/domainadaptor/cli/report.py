@@ -1,37 +1,82 @@
-"""`domainadaptor report`: tables and figures from records."""
+"""`domainadaptor report`: tables, figures and a page from records."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from PIL import Image
 
-from domainadaptor.cli.terminal import out
-from domainadaptor.errors import BadFile
-from domainadaptor.files import replacing
-from domainadaptor.reports import training as training_report
-
-app = typer.Typer(no_args_is_help=True, help="Tables and figures from records of runs.")
-
-
-@app.callback()
-def _several() -> None:
-    """Tables and figures from records of runs."""
+from domainadaptor.cli.terminal import Exit, Json, Root, out, print_json, show_notes
+from domainadaptor.data.domains import DomainDataset
+from domainadaptor.data.open import open_dataset
+from domainadaptor.errors import AdaptationError
+from domainadaptor.reports.closer import ImageReader
+from domainadaptor.reports.report import Report, as_json, build, write
 
 
-@app.command("training")
-def training(
-    records: Annotated[Path, typer.Argument(help="A folder with records of training runs, at any depth.")],
-    output: Annotated[Path, typer.Option(help="Folder for training.md and training.png.")] = Path(),
+def report(
+    folder: Annotated[
+        Path, typer.Argument(help="What `run` wrote, or a folder with records of training runs, at any depth.")
+    ] = Path("results"),
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the page, tables and figures; FOLDER itself otherwise.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="NAME", help="One experiment alone, as comparison; its page is NAME.html.")
+    ] = None,
+    root: Root = None,
+    json_wanted: Json = False,
 ) -> None:
-    """Accuracy of trained networks at home and on the domain that was left out, as a table and a figure."""
-    rows = training_report.rows(training_report.read_records(records))
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadFile(f"cannot make the folder {str(output)!r}: {error.strerror}; choose another --output") from error
-    text = training_report.markdown(rows)
-    with replacing(output / "training.md") as path:
-        path.write_text(text, encoding="utf-8")
-    training_report.draw(rows, output / "training.png")
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
-    out.print(f"{output / 'training.md'} and {output / 'training.png'} written", highlight=False, soft_wrap=True)
+    """Make tables, figures and one HTML page from records, beside the paper's numbers; nothing is run again.
+
+    Writes index.html, which needs no network, and for each experiment a Markdown, a CSV and a LaTeX file, with figures
+    as PNG and SVG. With the data (--root), it also shows test images whose answer changed.
+    """
+    found = build(folder, only, image_reader(root))
+    files = write(found, output or folder)
+    if json_wanted:
+        print_json(as_json(found, files))
+    else:
+        _say(found, output or folder, len(files))
+    show_notes(found.problems())
+    if found.damaged:
+        raise typer.Exit(Exit.SOME_SKIPPED)
+
+
+def image_reader(root: Path | None) -> ImageReader:
+    """Reads test images by data set, domain and name, where they are on this machine."""
+    opened: dict[str, DomainDataset | None] = {}
+
+    def dataset(run: Mapping[str, Any]) -> DomainDataset | None:
+        key = repr((run.get("dataset"), run.get("data_options")))
+        if key not in opened:
+            try:
+                opened[key] = open_dataset(str(run.get("dataset")), root, **run.get("data_options", {}))
+            except AdaptationError:  # the page says that it is not there
+                opened[key] = None
+        return opened[key]
+
+    def read(run: Mapping[str, Any], domain: str, name: str) -> Image.Image | None:
+        there = dataset(run)
+        known = there and there.domains.get(domain)
+        if not known or not any(example.name == name for example in known.examples):
+            return None
+        try:
+            return known.read(name)
+        except AdaptationError:
+            return None
+
+    return read
+
+
+def _say(found: Report, output: Path, files: int) -> None:
+    for chapter in found.chapters:
+        gaps = [gap for section in chapter.sections for gap in section.shown.gaps]
+        failed = sum(bool(gap.failed) for gap in gaps)
+        state = "complete" if not gaps else f"{len(gaps) - failed} runs missing, {failed} failed"
+        out.print(f"{chapter.plan.name}: {chapter.plan.title} ({state})", markup=False, highlight=False, soft_wrap=True)
+    if found.training:
+        out.print(f"training: {len(found.training)} ways of training", highlight=False)
+    page = output / f"{found.name}.html"
+    out.print(f"{files} files written; open {page}", markup=False, highlight=False, soft_wrap=True)

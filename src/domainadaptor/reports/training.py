@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from domainadaptor.errors import BadFile
+from domainadaptor.reports.cells import spread
+from domainadaptor.reports.figures.canvas import COLORS, GREY, legend_right, panels
+from domainadaptor.reports.grid import Entry, Grid, Line, number, with_deviation
+from domainadaptor.reports.records import read_json
+from domainadaptor.reports.writers.markdown import code, escape, table
 
 Record = dict[str, Any]
 
@@ -28,23 +32,35 @@ class Row:
     notes: tuple[str, ...]
 
 
-def read_records(folder: Path) -> list[Record]:
+@dataclass(frozen=True)
+class TrainingTable:
+    """All ways of training one network on one data set."""
+
+    setting: str
+    grid: Grid
+    commands: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def read_records(folder: Path, damaged: dict[str, str]) -> list[Record]:
     """The records of training runs at any depth below a folder, in the order of their names.
 
-    Raises:
-        BadFile: There is none, or one cannot be read.
+    Args:
+        folder: Where to look; what `run` keeps in its folders records and plans is something else.
+        damaged: Gets the files that cannot be read, from the folder on, and what is wrong with them.
     """
     records = []
     for path in sorted(folder.rglob("*.json")):
+        name = path.relative_to(folder)
+        if name.parts[0] in ("records", "plans"):
+            continue
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise BadFile(f"cannot read the record {str(path)!r}: {error}") from error
-        if isinstance(record, dict) and "recipe" in record and "target_accuracy" in record:
-            _check(record, path)
-            records.append(record)
-    if not records:
-        raise BadFile(f"no records of training runs below {str(folder)!r}: expected record.json files of `train`")
+            record = read_json(path)
+            if isinstance(record, dict) and "recipe" in record and "target_accuracy" in record:
+                _check(record)
+                records.append(record)
+        except ValueError as error:
+            damaged[name.as_posix()] = str(error)
     return records
 
 
@@ -62,67 +78,71 @@ def rows(records: Sequence[Record]) -> list[Row]:
     return built
 
 
-def markdown(found: Sequence[Row]) -> str:
+def tables(found: Sequence[Row]) -> list[TrainingTable]:
     """A table for each setting, with the commands that remake it."""
-    parts = []
+    built = []
     for setting in dict.fromkeys(row.setting for row in found):
         own = [row for row in found if row.setting == setting]
         targets = list(dict.fromkeys(target for row in own for target in row.targets))
-        head = ["trained with", "seeds", "source validation", *targets, "mean", "minutes a run"]
-        lines = [f"### {setting}", "", _line(head), _line(["---"] * len(head))]
+        lines = []
         for row in own:
-            means = [statistics.mean(values) for values in row.targets.values()]
-            whole = f"{statistics.mean(means):.1f}" if means and len(means) == len(targets) else ""
-            cells = [_spread(row.targets[target]) if target in row.targets else "" for target in targets]
-            lines.append(_line([row.how, str(row.seeds), _spread(row.validation), *cells, whole, f"{row.minutes:.1f}"]))
-        commands = list(dict.fromkeys(command for row in own for command in row.commands))
-        lines += ["", "```", *commands, "```"]
-        lines += [f"\n{note[0].upper()}{note[1:]}." for note in dict.fromkeys(n for row in own for n in row.notes)]
-        parts.append("\n".join(lines))
+            means = [statistics.fmean(values) for values in row.targets.values()]
+            whole = number(statistics.fmean(means)) if means and len(means) == len(targets) else ""
+            cells = [with_deviation(spread(row.targets.get(target, []))) for target in targets]
+            texts = [str(row.seeds), with_deviation(spread(row.validation)), *cells, whole, number(row.minutes)]
+            lines.append(Line(row.how, tuple(map(Entry, texts))))
+        columns = ("seeds", "source validation", *targets, "mean", "minutes a run")
+        built.append(
+            TrainingTable(
+                setting,
+                Grid("trained with", columns, tuple(lines)),
+                tuple(dict.fromkeys(command for row in own for command in row.commands)),
+                tuple(f"{note[0].upper()}{note[1:]}." for note in dict.fromkeys(n for row in own for n in row.notes)),
+            )
+        )
+    return built
+
+
+def markdown(found: Sequence[Row]) -> str:
+    """All tables, each with its commands and notes."""
+    parts = []
+    for part in tables(found):
+        lines = [f"### {escape(part.setting)}", table(part.grid), code(part.commands), *map(escape, part.notes)]
+        parts.append("\n\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 
-def draw(found: Sequence[Row], path: Path) -> None:
-    """Writes a figure: one panel a setting, one group of bars a domain, one bar a way of training.
-
-    Raises:
-        BadFile: matplotlib is not installed.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise BadFile("figures are drawn with matplotlib: pip install 'domainadaptor[report]'") from error
+def draw(found: Sequence[Row]) -> Any:
+    """A figure: one panel a setting, one group of bars a domain, one bar a way of training."""
     settings = list(dict.fromkeys(row.setting for row in found))
-    figure = Figure(figsize=(10, 3.4 * len(settings) + 0.3), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(len(settings), 1, squeeze=False)[:, 0]
-    for panel, setting in zip(panels, settings, strict=True):
+    figure, shown = panels(len(settings), 1, 10, 3.8)
+    for panel, setting in zip(shown, settings, strict=True):
         _bars(panel, setting, [row for row in found if row.setting == setting])
-    figure.savefig(path, dpi=110)
+    return figure
 
 
 def _bars(panel: Any, setting: str, own: Sequence[Row]) -> None:
     targets = list(dict.fromkeys(target for row in own for target in row.targets))
     width = 0.8 / len(own)
-    for number, row in enumerate(own):
-        places = [at + (number - (len(own) - 1) / 2) * width for at in range(len(targets) + 1)]
-        groups = [row.validation, *(row.targets.get(target, []) for target in targets)]
-        means = [statistics.mean(values) if values else 0.0 for values in groups]
-        bars = panel.bar(places, means, width * 0.92, label=row.how)
+    for at, row in enumerate(own):
+        places = [group + (at - (len(own) - 1) / 2) * width for group in range(len(targets) + 1)]
+        groups = [spread(values) for values in (row.validation, *(row.targets.get(target, []) for target in targets))]
+        means = [found.mean if found else 0.0 for found in groups]
+        spreads = [found.deviation or 0.0 if found else 0.0 for found in groups]
+        hatch = "" if at < len(COLORS) else "//"
+        bars = panel.bar(places, means, width * 0.92, yerr=spreads if any(spreads) else None, label=row.how,
+                         color=COLORS[at % len(COLORS)], hatch=hatch, ecolor="#444444", capsize=2)  # fmt: skip
         if len(own) <= 3:
-            panel.bar_label(bars, [f"{mean:.0f}" if mean else "" for mean in means], fontsize=8, padding=2)
-    panel.axvline(0.5, color="#999999", linewidth=1, linestyle=":")
-    panel.set_xticks(
-        range(len(targets) + 1), ["source\nvalidation", *(f"{t}\n(never seen)" for t in targets)], fontsize=9
-    )
-    panel.set_ylim(0, 112)
+            panel.bar_label(bars, [f"{mean:.0f}" if mean else "" for mean in means], fontsize=10, padding=2)
+    panel.axvline(0.5, color=GREY, linewidth=1, linestyle=":")
+    panel.set_xticks(range(len(targets) + 1), ["source\nvalidation", *(f"{t}\n(never seen)" for t in targets)])
+    panel.set_ylim(0, 108)
     panel.set_yticks([0, 25, 50, 75, 100])
-    panel.set_ylabel("accuracy, %", fontsize=9)
-    panel.set_title(setting, loc="left", fontsize=11)
-    panel.spines[["top", "right"]].set_visible(False)
+    panel.set_ylabel("accuracy, %")
+    panel.set_title(setting, loc="left")
+    panel.grid(axis="x", visible=False)
     if len(own) > 1:
-        panel.legend(fontsize=8, ncols=min(len(own), 8), loc="upper center", frameon=False)
+        legend_right(panel, len(own))
 
 
 def _setting(record: Record) -> str:
@@ -157,13 +177,11 @@ def _difference(record: Record, others: Sequence[Record]) -> str:
     return ", ".join(words) or "other options"
 
 
-def _check(record: Record, path: Path) -> None:
+def _check(record: Record) -> None:
     try:
         _setting(record), _how(record), _row("", "", [record])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise BadFile(
-            f"{str(path)!r} is no whole record of a training run ({type(error).__name__}: {error}); move it away"
-        ) from error
+        raise ValueError(f"it is no whole record of a training run ({type(error).__name__}: {error})") from error
 
 
 def _alone(record: Record) -> bool:
@@ -188,13 +206,3 @@ def _row(setting: str, how: str, records: Sequence[Record]) -> Row:
         tuple(dict.fromkeys(record["command"] for record in records)),
         tuple(dict.fromkeys(record["note"] for record in records if record["note"])),
     )
-
-
-def _spread(values: Sequence[float]) -> str:
-    """The mean, and the deviation where there is more than one."""
-    mean = f"{statistics.mean(values):.1f}"
-    return f"{mean} ± {statistics.pstdev(values):.1f}" if len(values) > 1 else mean
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

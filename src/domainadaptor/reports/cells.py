@@ -1,0 +1,118 @@
+"""A cell of a table: the records of its seeds, what they come to, and what is missing."""
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from domainadaptor.reports.plans import RowPlan, Wanted
+
+Record = Mapping[str, Any]
+Number = Callable[[Sequence[Record]], float | None]  # from the records that are counted together to a number
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A record that is not there, why, and what to do."""
+
+    row: str
+    column: str
+    failed: str  # the reason; empty where it was not run yet
+    command: str
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A number over seeds."""
+
+    mean: float
+    deviation: float | None  # of the population; None for one seed
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The records of a cell, seed by seed."""
+
+    seeds: tuple[tuple[Record, ...], ...]  # of those seeds whose records are all there
+    gaps: tuple[Gap, ...]
+    expected: int  # seeds
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is missing."""
+        return bool(self.seeds) and not self.gaps
+
+    @property
+    def records(self) -> list[Record]:
+        """Of all seeds."""
+        return [record for seed in self.seeds for record in seed]
+
+    def values(self, number: Number) -> list[float]:
+        """One a seed: of its record, or the mean over its records, each by itself."""
+        found = []
+        for seed in self.seeds:
+            each = [value for record in seed if (value := number([record])) is not None]
+            if len(each) == len(seed):
+                found.append(statistics.fmean(each))
+        return found
+
+    def spread(self, number: Number) -> Spread | None:
+        """Mean and deviation over seeds."""
+        return spread(self.values(number))
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """Mean and population deviation; None of nothing."""
+    if not values:
+        return None
+    return Spread(statistics.fmean(values), statistics.pstdev(values) if len(values) > 1 else None, len(values))
+
+
+def mean_over(cells: Sequence[Cell], number: Number) -> Spread | None:
+    """The mean over the cells of a row, with the deviation over seeds of that mean; None if anything is missing."""
+    if not cells or not all(cell.whole for cell in cells):
+        return None
+    columns = [cell.values(number) for cell in cells]
+    if any(len(values) < len(cell.seeds) for values, cell in zip(columns, cells, strict=True)):
+        return None
+    if len({len(values) for values in columns}) > 1:  # seeds cannot be paired
+        return Spread(statistics.fmean(map(statistics.fmean, columns)), None, min(map(len, columns)))
+    return spread([statistics.fmean(values) for values in zip(*columns, strict=True)])
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Where the records of a table are looked for."""
+
+    records: Mapping[str, Record]
+    damaged: Mapping[str, str]  # file -> why
+    kind: str  # "evaluation", or the measurement that the table is about
+
+    def cell(self, row: RowPlan, column: str) -> Cell:
+        """The records of one cell, and what is missing of them."""
+        whole, gaps = [], []
+        seeds = row.cells.get(column, ())
+        for seed in seeds:
+            missing = [gap for wanted in seed if (gap := self._gap(row, column, wanted))]
+            gaps += missing
+            if not missing and seed:
+                whole.append(tuple(self.records[wanted.id] for wanted in seed))
+        return Cell(tuple(whole), tuple(gaps), len(seeds))
+
+    def row(self, row: RowPlan, columns: Iterable[str]) -> list[Record]:
+        """Every record of a row that can be used, once."""
+        wanted = [entry for column in columns for seed in row.cells.get(column, ()) for entry in seed]
+        return [self.records[name] for name in dict.fromkeys(w.id for w in wanted if not self._gap(row, "", w))]
+
+    def _gap(self, row: RowPlan, column: str, wanted: Wanted) -> Gap | None:
+        record = self.records.get(wanted.id)
+        if record is None:
+            reason = self.damaged.get(f"records/{wanted.id}.json", "")
+            return Gap(row.label, column, f"the record is damaged: {reason}" if reason else "", wanted.command)
+        if "failed" in record:
+            return Gap(row.label, column, str(record["failed"]), wanted.command or str(record.get("command", "")))
+        kind = record["run"]["measure"] if record["kind"] == "measurement" else "evaluation"
+        if kind != self.kind:
+            return Gap(row.label, column, f"the record is of the kind {kind}, not {self.kind}", wanted.command)
+        return None

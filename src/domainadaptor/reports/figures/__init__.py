@@ -1,0 +1,1 @@
+"""Figures from numbers; matplotlib is loaded when the first one is drawn."""

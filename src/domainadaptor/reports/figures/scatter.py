@@ -1,0 +1,59 @@
+"""Classes as points: how much they were trained on, and the norm of their weights."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from domainadaptor.reports.figures.canvas import BLUE, GREY, panels
+
+_NAMED = 20  # classes; names of more would cover each other
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """The classes of one network."""
+
+    title: str
+    names: tuple[str, ...]
+    images: "np.ndarray[Any, Any]"
+    norms: "np.ndarray[Any, Any]"
+    correlation: float | None
+
+
+def draw_clouds(clouds: Sequence[Cloud]) -> Any:
+    """A panel a network."""
+    figure, shown = panels(len(clouds), 2, 5.6 if len(clouds) > 1 else 8, 4.2)
+    for panel, cloud in zip(shown, clouds, strict=True):
+        panel.scatter(cloud.images, cloud.norms, color=BLUE, s=36, zorder=3)
+        if len(cloud.names) > 1 and np.ptp(cloud.images) > 0:
+            slope, start = np.polyfit(cloud.images, cloud.norms, 1)
+            ends = np.array([cloud.images.min(), cloud.images.max()])
+            panel.plot(ends, start + slope * ends, color=GREY, linewidth=1.2)
+        panel.margins(0.16, 0.2)
+        if len(cloud.names) <= _NAMED:
+            _name(panel, cloud)
+        said = "" if cloud.correlation is None else f" (correlation {cloud.correlation:.2f})"
+        panel.set_title(f"{cloud.title}{said}", loc="left")
+        panel.set_xlabel("training images of the class")
+        panel.set_ylabel("norm of its weights")
+    return figure
+
+
+def _name(panel: Any, cloud: Cloud) -> None:
+    """Names beside the points; from below to above, each is moved up until it touches no other."""
+    width, height = (np.ptp(values) or 1.0 for values in (cloud.images, cloud.norms))
+    taken: list[tuple[float, float, float]] = []
+    for at in np.argsort(cloud.norms):
+        left = float((cloud.images[at] - cloud.images.min()) / width)
+        wide = 0.024 * len(cloud.names[at]) + 0.03
+        up = float((cloud.norms[at] - cloud.norms.min()) / height) + 0.045
+        while any(left < right and begin < left + wide and abs(up - level) < 0.075 for begin, right, level in taken):
+            up += 0.02
+        taken.append((left, left + wide, up))
+        panel.annotate(
+            cloud.names[at], (cloud.images[at], cloud.norms[at]),
+            xytext=(cloud.images.min() + (left + 0.012) * width, cloud.norms.min() + up * height), textcoords="data",
+            fontsize=10, arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2},
+        )  # fmt: skip

@@ -1,0 +1,166 @@
+"""The layout of an experiment: which records make which cell of which table."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_TAKEN = ("index", "training")  # files of the report itself
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A record that a cell needs, and the command that makes it."""
+
+    id: str
+    command: str
+
+
+Seed = tuple[Wanted, ...]  # the records that one seed's value is the mean of; mostly one
+
+
+@dataclass(frozen=True)
+class PaperColumns:
+    """Where the paper's numbers of a table are found."""
+
+    table: str
+    backbone: str
+    columns: Mapping[str, str]  # ours -> the paper's, where they differ
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """One line of a table."""
+
+    label: str
+    group: str
+    paper: str | None  # what the paper's data call it
+    value: str  # "after", "before" the step, or of the untouched "source"
+    cells: Mapping[str, tuple[Seed, ...]]
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """One table or figure."""
+
+    title: str
+    sample: str
+    show: str
+    corner: str
+    columns: tuple[str, ...]
+    mean: bool
+    paper: PaperColumns | None
+    rows: tuple[RowPlan, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One experiment."""
+
+    name: str
+    title: str
+    about: str
+    file: str
+    command: str
+    remarks: tuple[str, ...]
+    tables: tuple[TablePlan, ...]
+
+
+def read_plan(content: Mapping[str, Any]) -> Plan:
+    """The plan in a JSON object.
+
+    Raises:
+        ValueError: A part is missing or of another kind.
+    """
+    name = _text(content, "name")
+    if not re.fullmatch(r"[\w-][\w.-]*", name) or name in _TAKEN:
+        raise ValueError(f"the name {name!r} cannot be a file's: expected letters, digits, hyphens; not {_TAKEN}")
+    remarks = content.get("remarks") or []
+    if not isinstance(remarks, list) or not all(isinstance(remark, str) for remark in remarks):
+        raise ValueError("remarks: expected a list of sentences")
+    command = _text(content, "command", "")
+    return Plan(
+        name,
+        _text(content, "title", name),
+        _text(content, "about", ""),
+        _text(content, "file", ""),
+        command,
+        tuple(remarks),
+        tuple(_table(table, command) for table in _objects(content, "tables")),
+    )
+
+
+def _table(table: Mapping[str, Any], command: str) -> TablePlan:
+    columns = table.get("columns")
+    if not isinstance(columns, list) or not all(isinstance(column, str | int | float) for column in columns):
+        raise ValueError("columns: expected a list of names")
+    value = _text(table, "value", "after")
+    return TablePlan(
+        _text(table, "title"),
+        _text(table, "sample", ""),
+        _text(table, "show", "accuracy"),
+        _text(table, "corner", ""),
+        tuple(map(str, columns)),
+        bool(table.get("mean", False)),
+        _paper(table.get("paper")),
+        tuple(_row(row, value, command) for row in _objects(table, "rows")),
+    )
+
+
+def _paper(paper: Any) -> PaperColumns | None:
+    if paper is None:
+        return None
+    if not isinstance(paper, dict) or not isinstance(paper.get("columns") or {}, dict):
+        raise ValueError("paper: expected null, or table, backbone and columns")
+    columns = {str(ours): str(theirs) for ours, theirs in (paper.get("columns") or {}).items()}
+    return PaperColumns(_text(paper, "table"), _text(paper, "backbone", ""), columns)
+
+
+def _row(row: Mapping[str, Any], value: str, command: str) -> RowPlan:
+    cells, commands = row.get("cells") or {}, row.get("commands") or {}
+    if not isinstance(cells, dict) or not isinstance(commands, dict):
+        raise ValueError("cells, commands: expected objects with a list a column")
+    paper = row.get("paper")
+    chosen = _text(row, "value", value)
+    if chosen not in ("after", "before", "source"):
+        raise ValueError(f"value: expected after, before or source, got {chosen!r}")
+    return RowPlan(
+        _text(row, "label"),
+        _text(row, "group", ""),
+        None if paper is None else str(paper),
+        chosen,
+        {str(column): _seeds(ids, commands.get(column), command) for column, ids in cells.items()},
+    )
+
+
+def _seeds(ids: Any, commands: Any, otherwise: str) -> tuple[Seed, ...]:
+    """Records and commands, which have the same nesting; commands may also be in one flat list."""
+    if not isinstance(ids, list):
+        raise ValueError("cells: expected a list of records a column")
+    entries = [entry if isinstance(entry, list) else [entry] for entry in ids]
+    if not all(isinstance(name, str) for entry in entries for name in entry):
+        raise ValueError("cells: expected the ids of records, or lists of them")
+    flat = [text for text in _flat(commands) if isinstance(text, str)]
+    given = iter(flat if len(flat) == sum(map(len, entries)) else [])
+    return tuple(tuple(Wanted(name, next(given, otherwise)) for name in entry) for entry in entries)
+
+
+def _flat(commands: Any) -> list[Any]:
+    if not isinstance(commands, list):
+        return []
+    return [text for entry in commands for text in (entry if isinstance(entry, list) else [entry])]
+
+
+def _objects(parent: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
+    value = parent.get(name)
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise ValueError(f"{name}: expected a list of objects")
+    return value
+
+
+def _text(parent: Mapping[str, Any], name: str, otherwise: str | None = None) -> str:
+    value = parent.get(name)
+    value = otherwise if value is None else value
+    if not isinstance(value, str):
+        raise ValueError(f"{name}: expected a text")
+    return value

@@ -1,0 +1,146 @@
+"""What an honest reader would add to a table, from its records."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from domainadaptor.reports.cells import Record, mean_over
+from domainadaptor.reports.counts import accuracy
+from domainadaptor.reports.grid import number, signed
+from domainadaptor.reports.paper import ACCURACY, paper_value
+from domainadaptor.reports.plans import RowPlan
+from domainadaptor.reports.shows.shown import Ask
+from domainadaptor.reports.tables import MEAN
+
+_WORLD = ("domainadaptor", "torch", "python", "device", "threads", "machine", "processor")
+_LONGEST = 6  # things in a sentence
+_PLACES = 3  # where a method does harm, until only the worst is told
+
+
+def remarks(ask: Ask) -> list[str]:
+    """Sentences, in plain text."""
+    records = ask.all_records()
+    found = [*_incomplete(ask)]
+    if ask.shelf.kind == "evaluation":
+        found += [*_below_untouched(ask), *_gains(ask), *_fell_back(ask), *_skipped(records)]
+    return [*found, *_other_network(ask, records), *_other_worlds(records), *_other_data(records)]
+
+
+def _incomplete(ask: Ask) -> Iterator[str]:
+    wanted = {w.id for row in ask.table.rows for seeds in row.cells.values() for seed in seeds for w in seed}
+    gaps = ask.gaps()
+    failed = sum(bool(gap.failed) for gap in gaps)
+    if gaps:
+        there = len(wanted) - len(gaps) if len(wanted) >= len(gaps) else 0
+        parts = ([f"{failed} failed"] if failed else []) + (
+            [f"{len(gaps) - failed} not run yet"] if len(gaps) > failed else []
+        )
+        yield f"Not complete: {there} of {len(wanted)} runs are there, {' and '.join(parts)}."
+
+
+def _below_untouched(ask: Ask) -> Iterator[str]:
+    """Rows that end below the network that was not adapted, on the same images."""
+    worse: dict[str, list[tuple[float, str]]] = {}
+    for row in ask.table.rows:
+        if row.value != "after":
+            continue
+        for column, cell in ask.cells(row).items():
+            ours, plain = cell.spread(accuracy), cell.spread(lambda records: accuracy(records, "source"))
+            if ours and plain and ours.mean < plain.mean - 1e-9:
+                said = f"{column} ({number(ours.mean)} against {number(plain.mean)})"
+                worse.setdefault(row.label, []).append((plain.mean - ours.mean, said))
+    for label, places in worse.items():
+        where = ", ".join(said for _, said in places)
+        if len(places) > _PLACES:
+            where = f"{len(places)} of {len(ask.table.columns)} columns, most of all on {max(places)[1]}"
+        yield f"{label} ends below the untouched network on {where}."
+
+
+def _gains(ask: Ask) -> Iterator[str]:
+    """Gains over the same networks untouched beside the paper's, which can be compared where accuracies cannot."""
+    table = ask.table
+    column = MEAN if table.mean else table.columns[0] if len(table.columns) == 1 else None
+    if column is None or not table.paper:
+        return
+    bases = {_networks(ask, row): row for row in reversed(table.rows) if _method(ask.records(row)) == "source"}
+    said: dict[str, list[str]] = {}
+    for row in table.rows:
+        base = bases.get(_networks(ask, row))
+        if base is None or base is row:
+            continue
+        ours, start = _mean(ask, row), _mean(ask, base)
+        printed, theirs = (paper_value(table.paper, entry.paper, column, ACCURACY) for entry in (row, base))
+        if ours is not None and start is not None and printed and theirs:
+            gain = f"{row.label} {signed(ours - start)} (paper {signed(printed.value - theirs.value)})"
+            said.setdefault(base.label, []).append(gain)
+    for label, gains in said.items():
+        yield f"Gain over {label}, {column}: {', '.join(gains)}."
+
+
+def _networks(ask: Ask, row: RowPlan) -> frozenset[str]:
+    known = [record["run"].get("checkpoint", {}) for record in ask.records(row)]
+    return frozenset(str(checkpoint.get("sha256") or checkpoint.get("name")) for checkpoint in known)
+
+
+def _mean(ask: Ask, row: RowPlan) -> float | None:
+    found = mean_over(list(ask.cells(row).values()), lambda records: accuracy(records, row.value))
+    return found.mean if found else None
+
+
+def _fell_back(ask: Ask) -> Iterator[str]:
+    for row in ask.table.rows:
+        records = ask.records(row)
+        batches = sum(record.get("fell_back", 0) for record in records)
+        if batches:
+            notes = list(dict.fromkeys(note for record in records for note in record.get("notes", [])))
+            why = f": {_some(notes)}" if notes else ""
+            yield f"{row.label}: {batches} batches were answered by the untouched network{why}."
+
+
+def _skipped(records: Sequence[Record]) -> Iterator[str]:
+    files = dict.fromkeys(name for record in records for name in record.get("skipped", {}))
+    if files:
+        yield f"{len(files)} images could not be read and are not counted: {_some(list(files))}."
+
+
+def _other_network(ask: Ask, records: Sequence[Record]) -> Iterator[str]:
+    paper = ask.table.paper
+    used = dict.fromkeys(
+        f"{c['network'].rpartition(':')[2]} at {c.get('size', '?')}x{c.get('size', '?')}"
+        for record in records
+        if (c := record["run"].get("checkpoint", {})).get("network")
+    )
+    if paper and used and not all(name.startswith(f"{paper.backbone.partition(' ')[0]} at 224") for name in used):
+        yield (
+            f"The paper's numbers are of {paper.backbone} on images of 224x224, ours of {_some(list(used))}: "
+            "compare the order of methods and their gains, not the values."
+        )
+
+
+def _other_worlds(records: Sequence[Record]) -> Iterator[str]:
+    for name in _WORLD:
+        values = Counter(str(record.get("environment", {}).get(name, "not recorded")) for record in records)
+        if len(values) > 1:
+            counted = ", ".join(f"{value} ({count} records)" for value, count in values.most_common())
+            yield f"The records come from more than one {name}: {counted}."
+
+
+def _other_data(records: Sequence[Record]) -> Iterator[str]:
+    found: dict[str, set[str]] = {}
+    for record in records:
+        run = record["run"]
+        if run.get("data"):
+            key = f"{run.get('dataset')} {sorted(run.get('data_options', {}).items())}"
+            found.setdefault(key, set()).add(str(run["data"]))
+    for key, prints in found.items():
+        if len(prints) > 1:
+            yield f"The records are of {len(prints)} different versions of the data set {key.split()[0]}."
+
+
+def _method(records: Sequence[Record]) -> str | None:
+    methods = {record["run"].get("method") for record in records}
+    return methods.pop() if len(methods) == 1 else None
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LONGEST} more" if len(names) > _LONGEST else ""
+    return ", ".join(names[:_LONGEST]) + more

@@ -1,0 +1,48 @@
+"""The ways in which a plan's table can be shown, by the name that plans use."""
+
+from collections.abc import Callable
+
+from domainadaptor.options import suggestion
+from domainadaptor.reports.cells import Shelf
+from domainadaptor.reports.plans import TablePlan
+from domainadaptor.reports.records import Results
+from domainadaptor.reports.shape import MEASURES
+from domainadaptor.reports.shows import (
+    accuracy,
+    alpha,
+    classifier_norms,
+    details,
+    loss_curves,
+    segments,
+    statistics,
+    time,
+)
+from domainadaptor.reports.shows.shown import Ask, Shown
+
+SHOWS: dict[str, Callable[[Ask], Shown]] = {
+    "accuracy": accuracy.show,
+    "accuracy-curve": accuracy.show_curve,
+    "time": time.show,
+    "alpha": alpha.show,
+    "details": details.show,
+    "segments": segments.show,
+    "statistics-distances": statistics.show_distances,
+    "statistics-variance": statistics.show_variance,
+    "classifier-norms": classifier_norms.show,
+    "loss-curves": loss_curves.show,
+}
+
+
+def ask_for(table: TablePlan, name: str, results: Results) -> Ask:
+    """A table of a plan, with the records that it may be made of."""
+    kind = table.show if table.show in MEASURES else "evaluation"
+    return Ask(table, name, Shelf(results.records, results.damaged, kind))
+
+
+def show(ask: Ask) -> Shown:
+    """The table as its plan wants it; of a way that is not known, what is wrong."""
+    known = SHOWS.get(ask.table.show)
+    if known is None:
+        wanted = ask.table.show
+        return Shown(problem=f"the plan wants it shown as {wanted!r}, which is not known; {suggestion(wanted, SHOWS)}")
+    return known(ask)

@@ -1,0 +1,41 @@
+"""Accuracy: methods by domains, or along a setting as a curve."""
+
+from dataclasses import replace
+from functools import partial
+
+from domainadaptor.reports.counts import accuracy
+from domainadaptor.reports.figures.lines import draw_curves
+from domainadaptor.reports.paper import ACCURACY
+from domainadaptor.reports.shows.axis import axis_of
+from domainadaptor.reports.shows.details import details_grid
+from domainadaptor.reports.shows.shown import Ask, Figure, Shown
+from domainadaptor.reports.tables import Kind, NumberRow, number_table
+
+_KIND = Kind("accuracy, %", ACCURACY)
+
+
+def show(ask: Ask) -> Shown:
+    """The table, and more numbers of the same records for those who look closer."""
+    table = ask.table
+    rows = [
+        NumberRow(row.label, row.group, row.paper, partial(accuracy, of=row.value), ask.cells(row))
+        for row in table.rows
+    ]
+    grid, facts = number_table(table.corner, table.columns, table.mean, rows, table.paper, _KIND)
+    return Shown((grid,), details_grid(ask), facts=tuple(facts), gaps=ask.gaps())
+
+
+def show_curve(ask: Ask) -> Shown:
+    """The table, and a line a row over the columns as numbers."""
+    shown, table = show(ask), ask.table
+    facts = [fact for fact in shown.facts if fact.value is not None and fact.column in table.columns]
+    if not facts:
+        return shown
+    axis = axis_of(ask)
+    paper = " Thin dashed lines are the paper's." if any(fact.paper is not None for fact in facts) else ""
+    figure = Figure(
+        ask.name,
+        f"{table.title}: accuracy by {axis or 'column'}. Bars are one standard deviation over seeds.{paper}",
+        partial(draw_curves, facts, table.columns, axis),
+    )
+    return replace(shown, figures=(figure,))

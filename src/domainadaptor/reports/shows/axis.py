@@ -1,0 +1,31 @@
+"""What the columns of a table are, where their names are numbers."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from domainadaptor.reports.grid import as_number
+from domainadaptor.reports.shows.shown import Ask
+
+_PARTS = ("options", "protocol_options", "data_options")
+_PLAIN = ("batch_size", "images")
+
+
+def axis_of(ask: Ask) -> str:
+    """The setting whose value is the column's name in all records, in words; empty where there is none."""
+    shared: set[str] | None = None
+    for row in ask.table.rows:
+        for column, cell in ask.cells(row).items():
+            value = as_number(column)
+            if value is None:
+                continue
+            for record in cell.records:
+                fits = {name for name, setting in _settings(record["run"]) if setting == value}
+                shared = fits if shared is None else shared & fits
+    names = sorted(shared or (), key=lambda name: (name not in _PLAIN, name))
+    return names[0].replace("_", " ") if names else ""
+
+
+def _settings(run: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield from ((name, run[name]) for name in _PLAIN if name in run)
+    for part in _PARTS:
+        yield from run.get(part, {}).items()

@@ -1,0 +1,100 @@
+"""More of each method than its accuracy: what changed, calibration, time, memory."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from domainadaptor.reports.cells import Record
+from domainadaptor.reports.counts import accuracy, calibration_error, memory, milliseconds, ratio, total
+from domainadaptor.reports.grid import Entry, Fact, Grid, Line, embolden, number
+from domainadaptor.reports.shows.shown import Ask, Shown
+
+CAPTION = (
+    "All images of all columns and seeds counted together, in percent. Untouched: the network itself; before step: "
+    "with the method's statistics alone. Better: wrong when untouched, right now; worse: the other way round. ECE: "
+    "expected calibration error, 15 bins, 0 is best. Fell back: batches that the untouched network answered."
+)
+
+
+class _Column(NamedTuple):
+    title: str
+    number: Callable[[Sequence[Record]], float | None]
+    digits: int
+    best: str = "none"
+
+
+def _share(count: str) -> Callable[[Sequence[Record]], float | None]:
+    def share(records: Sequence[Record]) -> float | None:
+        images = total(records, "images")
+        return 100 * total(records, count) / images if images else None
+
+    return share
+
+
+_COLUMNS = (
+    _Column("images", lambda records: float(total(records, "images")), 0),
+    _Column("untouched", lambda records: accuracy(records, "source"), 1),
+    _Column("before step", lambda records: accuracy(records, "before"), 1),
+    _Column("after", accuracy, 1, "highest"),
+    _Column("better", _share("better"), 1),
+    _Column("worse", _share("worse"), 1),
+    _Column("changed", _share("changed"), 1),
+    _Column("ECE untouched", lambda records: calibration_error(records, "source"), 1),
+    _Column("ECE after", calibration_error, 1, "lowest"),
+    _Column("ms a batch", milliseconds, 1),
+    _Column("times plain", ratio, 2),
+    _Column("memory, MB", memory, 0),
+    _Column("fell back", lambda records: float(sum(record.get("fell_back", 0) for record in records)), 0),
+)
+
+
+def show(ask: Ask) -> Shown:
+    """One line a method."""
+    return Shown(details_grid(ask), facts=tuple(_facts(ask)), gaps=ask.gaps())
+
+
+def details_grid(ask: Ask) -> tuple[Grid, ...]:
+    """The table; none where there are no records yet."""
+    pooled = {at: ask.records(row) for at, row in enumerate(ask.table.rows)}
+    if not any(pooled.values()):
+        return ()
+    values = [[column.number(pooled[at]) if pooled[at] else None for column in _COLUMNS] for at in pooled]
+    lines = [
+        Line(
+            row.label,
+            tuple(Entry(number(value, column.digits)) for value, column in zip(line, _COLUMNS, strict=True)),
+            row.group,
+        )
+        for row, line in zip(ask.table.rows, values, strict=True)
+    ]
+    for at, column in enumerate(_COLUMNS):
+        if column.best != "none":
+            lines = embolden(lines, at, [line[at] for line in values], column.best == "lowest")
+    kept = [at for at in range(len(_COLUMNS)) if any(line[at] is not None for line in values)]
+    return (
+        Grid(
+            ask.table.corner,
+            tuple(_COLUMNS[at].title for at in kept),
+            tuple(Line(line.label, tuple(line.entries[at] for at in kept), line.group) for line in lines),
+            CAPTION,
+        ),
+    )
+
+
+def _facts(ask: Ask) -> list[Fact]:
+    facts = []
+    for row in ask.table.rows:
+        records = ask.records(row)
+        gaps = [gap for cell in ask.cells(row).values() for gap in cell.gaps]
+        state = ("partial" if gaps else "done") if records else "missing"
+        facts += [
+            Fact(
+                row.label,
+                "all",
+                column.title,
+                column.number(records) if records else None,
+                group=row.group,
+                state=state,
+            )
+            for column in _COLUMNS
+        ]
+    return facts

@@ -1,0 +1,83 @@
+"""Accuracy along the segments of a protocol, in the order in which a method met them."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from domainadaptor.reports.cells import Record, Spread, spread
+from domainadaptor.reports.figures.lines import Walk, draw_walks
+from domainadaptor.reports.grid import Entry, Fact, Grid, Line, embolden, with_deviation
+from domainadaptor.reports.shows.details import details_grid
+from domainadaptor.reports.shows.shown import Ask, Figure, Shown
+
+_UNTOUCHED = "untouched network"
+
+
+def show(ask: Ask) -> Shown:
+    """A table and a line plot for each column of the plan: methods by segments."""
+    grids, figures, facts = [], [], []
+    for number, column in enumerate(ask.table.columns):
+        walks = _walks(ask, column)
+        if not walks:
+            continue
+        segments = max((walk.segments for walk in walks), key=len)
+        lines = [
+            Line(
+                walk.label,
+                tuple(Entry(with_deviation(_at(walk.values, at))) for at in range(len(segments))),
+                walk.group,
+            )
+            for walk in walks
+        ]
+        for at in range(len(segments)):
+            found = [_at(walk.values, at) for walk in walks]
+            lines = embolden(lines, at, [entry.mean if entry else None for entry in found])
+        caption = f"{column}: accuracy in percent, segment by segment" if len(ask.table.columns) > 1 else ""
+        grids.append(Grid(ask.table.corner, tuple(segments), tuple(lines), caption))
+        facts += [
+            Fact(
+                walk.label,
+                f"{column}: {at + 1} {segment}",
+                "accuracy, %",
+                value.mean,
+                value.deviation,
+                value.seeds,
+                walk.group,
+            )
+            for walk in walks
+            for at, (segment, value) in enumerate(zip(walk.segments, walk.values, strict=True))
+            if value
+        ]
+        name = ask.name if number == 0 else f"{ask.name}-{number + 1}"
+        title = f"{ask.table.title}: accuracy from segment to segment, {column}; grey is the untouched network."
+        fresh = " Dotted verticals: everything was forgotten there." if any(walk.fresh for walk in walks) else ""
+        figures.append(Figure(name, title + fresh, partial(draw_walks, walks)))
+    return Shown(tuple(grids), details_grid(ask), tuple(figures), tuple(facts), ask.gaps())
+
+
+def _walks(ask: Ask, column: str) -> list[Walk]:
+    walks = []
+    untouched: Walk | None = None
+    for row in ask.table.rows:
+        cell = ask.shelf.cell(row, column)
+        runs = [record["segments"] for seed in cell.seeds for record in seed if record.get("segments")]
+        if not runs or len({len(run) for run in runs}) > 1:
+            continue
+        names = [segment["name"] for segment in runs[0]]
+        fresh = tuple(at for at, segment in enumerate(runs[0]) if at and segment.get("fresh"))
+        walks.append(Walk(row.label, row.group, names, _values(runs, "right"), fresh))
+        if untouched is None:
+            untouched = Walk(_UNTOUCHED, "", names, _values(runs, "source_right"), fresh, reference=True)
+    plain = {record["run"].get("method") for row in ask.table.rows for record in ask.records(row)}
+    return walks if untouched is None or "source" in plain else [untouched, *walks]
+
+
+def _values(runs: Sequence[Sequence[Record]], count: str) -> list[Spread | None]:
+    """Over the records of a cell, segment by segment."""
+    return [
+        spread([100 * run[at][count] / run[at]["images"] for run in runs if run[at]["images"]])
+        for at in range(len(runs[0]))
+    ]
+
+
+def _at(values: Sequence[Spread | None], at: int) -> Spread | None:
+    return values[at] if at < len(values) else None

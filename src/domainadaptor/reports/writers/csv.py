@@ -1,0 +1,26 @@
+"""Numbers as CSV, a line a number, as the paper's are kept."""
+
+import csv
+import io
+
+from domainadaptor.reports.sections import Chapter
+
+COLUMNS = ("table", "group", "row", "column", "what", "value", "deviation", "seeds", "paper", "paper_deviation",
+           "difference", "state", "reason", "command")  # fmt: skip
+
+
+def chapter(found: Chapter) -> str:
+    """One experiment; numbers are not rounded."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for section in found.sections:
+        for fact in section.shown.facts:
+            writer.writerow(
+                [section.title, fact.group, fact.row, fact.column, fact.what]
+                + ["" if value is None else repr(value) for value in (fact.value, fact.deviation)]
+                + [fact.seeds or ""]
+                + ["" if v is None else repr(v) for v in (fact.paper, fact.paper_deviation, fact.difference)]
+                + [fact.state, fact.reason, fact.command]
+            )
+    return text.getvalue()

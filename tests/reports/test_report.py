@@ -1,0 +1,225 @@
+"""A whole folder into a whole report: every show, gaps, failures, damage."""
+
+import ast
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import domainadaptor.reports
+from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.reports import report as reports
+from domainadaptor.reports.report import as_json, build, write
+from tests.reports.folder import DOMAINS, Folder, table, whole_folder
+from tests.reports.test_training import record as training_record
+
+EVIL = 'a|b <script>alert("1")</script> & 50_000 %'
+
+
+class Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.links, self.ids, self.sources, self.open, self.text = set(), [], [], [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.tags.add(tag)
+        self.ids += [found["id"]] if "id" in found else []
+        self.links += [found["href"]] if "href" in found else []
+        self.sources += [found["src"]] if "src" in found else []
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data if self.open[-1:] != ["style"] else ""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    path = tmp_path_factory.mktemp("results")
+    whole_folder(path, images=64)
+    (path / "runs").mkdir()
+    (path / "runs" / "record.json").write_text(json.dumps(training_record("c", 50.0)))
+    picture = Image.new("RGB", (30, 20), "red")
+    found = build(path, read=lambda run, domain, name: picture if domain == "sketch" else None)
+    return path, found, write(found, path)
+
+
+def test_the_page_stands_alone_and_is_well_formed(written):
+    path, _, _ = written
+    text = (path / "index.html").read_text()
+    page = Page(text)
+    assert page.open == []
+    assert not page.tags & {"script", "link", "iframe", "object", "base"}
+    assert page.sources
+    assert all(source.startswith("data:image/") for source in page.sources)
+    assert not re.search(r"url\(|@import", text)
+    assert len(page.ids) == len(set(page.ids))
+    assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
+
+
+def test_the_page_names_every_experiment_gap_failure_and_damage(written):
+    path, found, _ = written
+    text = Page((path / "index.html").read_text()).text
+    for chapter in found.chapters:
+        assert chapter.plan.title in text
+        assert all(section.title in text for section in chapter.sections)
+    assert "records/broken.json" in text
+    assert "not enough memory: 64 images" in text
+    assert "--method domainadaptor-skd" in text
+    assert "'pie-chart', which is not known" in text
+    assert "domainadaptor train pacs --target sketch --size 64 --seed 2" in text
+    assert "AMD EPYC, x86_64, cpu, 2 threads" in text
+    assert "Trained networks" in text
+
+
+def test_problems_are_one_line_each(written):
+    _, found, _ = written
+    said = found.problems()
+    assert len(said) == 2
+    assert "broken.json" in said[0]
+    assert "pie-chart" in said[1]
+
+
+def test_every_figure_is_a_picture_twice(written):
+    path, found, files = written
+    drawn = {figure.name for chapter in found.chapters for s in chapter.sections for figure in s.figures} | {"training"}
+    assert {
+        "comparison-changed",
+        "comparison-confusion",
+        "alpha",
+        "curves",
+        "curves-table-2",
+        "time",
+        "continual",
+    } <= drawn
+    for name in drawn:
+        with Image.open(path / "figures" / f"{name}.png") as picture:
+            assert min(picture.size) > 200
+        assert ElementTree.parse(path / "figures" / f"{name}.svg").getroot().tag.endswith("svg")
+    assert {f.name for f in files} >= {f"{name}.{ending}" for name in drawn for ending in ("png", "svg")}
+    markdown = (path / "comparison.md").read_text()
+    assert all((path / link).is_file() for link in re.findall(r"\]\((figures/[^)]+)\)", markdown))
+
+
+def test_experiments_are_written_in_three_formats(written):
+    path, found, _ = written
+    for chapter in found.chapters:
+        for ending in ("md", "csv", "tex"):
+            assert (path / f"{chapter.plan.name}.{ending}").stat().st_size > 50
+    assert "### pacs" in (path / "training.md").read_text()
+
+
+def test_json_has_the_same_numbers(written):
+    _, found, files = written
+    value = json.loads(json.dumps(as_json(found, files)))
+    numbers = value["experiments"]["comparison"]["tables"][0]["numbers"]
+    assert len(numbers) == 8 * 5
+    assert numbers[4]["difference"] == pytest.approx(numbers[4]["value"] - 79.44)
+    assert "records/broken.json" in value["damaged"]
+
+
+def test_labels_from_records_stay_text(tmp_path):
+    made = Folder(tmp_path, images=20)
+    row = made.row(EVIL, "tent", ["sketch"], seeds=(0,), group=EVIL)
+    made.plan(
+        "x",
+        [table(EVIL, [row], ["sketch"], show="accuracy-curve", sample=EVIL)],
+        title=EVIL,
+        about=EVIL,
+        remarks=[EVIL],
+    )
+    found = build(tmp_path)
+    write(found, tmp_path)
+    page = Page((tmp_path / "index.html").read_text())
+    assert "script" not in page.tags
+    assert page.text.count(EVIL) >= 6
+    assert "<script>" not in (tmp_path / "x.md").read_text().replace(r"\<script\>", "")
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path):
+    made = Folder(tmp_path / "a", images=20)
+    made.plan("x", [table("t", [made.row("AdaMixBN", "adamixbn", seeds=(0,))], show="alpha")])
+    for place in ("b", "c"):
+        write(build(tmp_path / "a"), tmp_path / place)
+    files = [path.relative_to(tmp_path / "b") for path in (tmp_path / "b").rglob("*.*")]
+    assert len(files) == 6
+    assert all((tmp_path / "b" / name).read_bytes() == (tmp_path / "c" / name).read_bytes() for name in files)
+
+
+def test_only_one_experiment_has_a_page_of_its_own(tmp_path):
+    made = Folder(tmp_path, images=20)
+    for name in ("one", "two"):
+        made.plan(name, [table("t", [made.row("Tent", "tent", ["sketch"], keep=False)], ["sketch"])])
+    files = write(build(tmp_path, only="two"), tmp_path / "out")
+    assert {path.name for path in files} == {"two.html", "two.md", "two.csv", "two.tex"}
+    with pytest.raises(BadOption, match="did you mean 'two'"):
+        build(tmp_path, only="twoo")
+
+
+def test_a_folder_without_a_plan_is_an_error(tmp_path):
+    with pytest.raises(BadFile, match="no plan"):
+        build(tmp_path)
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "x.json").write_text("{")
+    with pytest.raises(BadFile, match=r"plans/x\.json"):
+        build(tmp_path)
+
+
+def test_without_matplotlib_there_are_tables_and_a_word_about_figures(tmp_path, monkeypatch):
+    made = Folder(tmp_path, images=20)
+    made.plan("x", [table("t", [made.row("Tent", "tent", seeds=(0,))])])
+    monkeypatch.setattr(reports, "can_draw", lambda: False)
+    files = write(build(tmp_path), tmp_path)
+    assert not [path for path in files if path.suffix in (".png", ".svg")]
+    assert "domainadaptor[report]" in (tmp_path / "index.html").read_text()
+
+
+def test_where_images_are_not_there_the_page_says_so_once(tmp_path):
+    made = Folder(tmp_path, images=30)
+    for name, method in (("one", "tent"), ("two", "slr")):
+        made.plan(name, [table("t", [made.row(method, method, seeds=(0,))])])
+    notes = [section.note for chapter in build(tmp_path).chapters for section in chapter.sections]
+    assert "--root" in notes[0]
+    assert notes[1] == ""
+
+
+def test_the_closer_look_is_at_the_best_method_once(tmp_path):
+    made = Folder(tmp_path, images=60)
+    rows = [made.row("DeepAll", "source"), made.row("worse", "tent", gain=0.1), made.row("best", "tent", gain=0.4)]
+    made.plan("one", [table("t", rows)])
+    made.plan("two", [table("t", rows)])
+    asked = []
+    found = build(tmp_path, read=lambda run, domain, name: asked.append((domain, name)) or Image.new("RGB", (4, 4)))
+    captions = [[f.caption for s in chapter.sections for f in s.figures] for chapter in found.chapters]
+    assert [caption.partition(":")[0] for caption in captions[0]] == ["best", "best"]
+    assert captions[1] == []
+    assert len(asked) == len(set(asked)) == 18
+    assert {domain for domain, _ in asked} == set(DOMAINS)
+
+
+def test_large_pictures_are_embedded_as_jpeg(tmp_path):
+    noise = BytesIO()
+    Image.effect_noise((900, 900), 80).save(noise, format="PNG")
+    from domainadaptor.reports.page import _embedded
+
+    kind, content = _embedded(noise.getvalue())
+    assert kind == "jpeg"
+    assert len(content) < len(noise.getvalue())
+
+
+def test_reports_import_no_torch():
+    for path in Path(domainadaptor.reports.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.partition(".")[0] for name in names} & {"torch", "torchvision", "timm", "pandas"}, path

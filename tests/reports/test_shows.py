@@ -1,0 +1,180 @@
+import numpy as np
+import pytest
+
+from domainadaptor.reports.records import read_results
+from domainadaptor.reports.remarks import remarks
+from domainadaptor.reports.shows import SHOWS, ask_for, show
+from domainadaptor.reports.shows.axis import axis_of
+from tests.reports.folder import COST, DOMAINS, LAYERS, Folder, table
+
+
+@pytest.fixture
+def made(tmp_path):
+    return Folder(tmp_path, images=40)
+
+
+def asked(made, planned):
+    made.plan("x", [planned])
+    results = read_results(made.path)
+    assert not results.damaged
+    return ask_for(results.plans[0].tables[0], "x", results)
+
+
+def texts(grid):
+    return {line.label: dict(zip(grid.columns, [e.text for e in line.entries], strict=True)) for line in grid.lines}
+
+
+def test_a_show_that_is_not_known_is_explained(made):
+    found = show(asked(made, table("t", [], show="acuracy")))
+    assert "did you mean 'accuracy'" in found.problem
+    assert not found.grids
+
+
+@pytest.mark.parametrize("name", SHOWS)
+def test_every_show_does_without_records(made, name):
+    planned = table("t", [made.row("Tent", "tent", ["sketch"], keep=False)], ["sketch"], show=name)
+    found = show(asked(made, planned))
+    assert len(found.gaps) == 3
+    assert not found.figures
+
+
+@pytest.mark.parametrize("name", [name for name in SHOWS if name not in ("accuracy", "accuracy-curve")])
+def test_records_of_another_kind_are_gaps_with_a_reason(made, name):
+    measured = made.measurement("loss-curves", {"curves": [{"label": "x", "confidence": [0.5], "loss": [1.0]}]})
+    counted = made.write(made.record(["sketch"], "tent"))["id"]
+    wrong = measured if name not in ("loss-curves",) else counted
+    found = show(asked(made, table("t", [{"label": "x", "cells": {"sketch": [wrong]}}], ["sketch"], show=name)))
+    assert "of the kind" in found.gaps[0].failed
+
+
+def test_time_is_told_in_milliseconds_and_plain_inferences(made):
+    rows = [made.row(m, m, ["art_painting"], paper=p) for m, p in (("source", "none"), ("tent", "tent"))]
+    planned = table(
+        "t", rows, ["art_painting"], show="time", mean=False, paper={"table": "time", "backbone": "resnet18"}
+    )
+    found = show(asked(made, planned))
+    told = texts(found.grids[0])
+    assert told["tent"]["times plain"].startswith(f"{COST['tent']:.2f}")
+    assert told["tent"]["paper, ms"] == "152.2"
+    assert told["tent"]["paper, times plain"] == f"{152.19 / 34.4:.2f}"
+    assert told["source"]["times plain"].startswith("1.00")
+    assert len(found.figures) == 1
+
+
+def test_alpha_has_the_least_squares_line(made):
+    row = made.row("AdaMixBN", "adamixbn", ["sketch"], seeds=(0, 1))
+    found = show(asked(made, table("t", [row], ["sketch"], show="alpha")))
+    records = [made.record(["sketch"], "adamixbn", seed)["alpha"] for seed in (0, 1)]
+    values = [(records[0][layer] + records[1][layer]) / 2 for layer in LAYERS]
+    depth = [at / (len(LAYERS) - 1) for at in range(len(LAYERS))]
+    middle, mean = sum(depth) / len(depth), sum(values) / len(values)
+    slope = sum((d - middle) * (v - mean) for d, v in zip(depth, values, strict=True)) / sum(
+        (d - middle) ** 2 for d in depth
+    )
+    told = texts(found.grids[0])["sketch"]
+    assert told["slope over the depth"] == f"{slope:.2f}".replace("-", "−")
+    assert told["mean"] == f"{mean:.2f}"
+    assert [fact.value for fact in found.facts] == pytest.approx(values)
+
+
+def test_alpha_of_a_method_without_says_so(made):
+    assert "none" in show(asked(made, table("t", [made.row("Tent", "tent")], show="alpha"))).problem
+
+
+def test_details_count_all_images_together(made):
+    row = made.row("Tent", "tent")
+    found = show(asked(made, table("t", [row], show="details")))
+    scores = [made.record([d], "tent", seed)["scores"][d] for d in DOMAINS for seed in range(3)]
+    told = texts(found.grids[0])["Tent"]
+    images = sum(s["images"] for s in scores)
+    assert told["images"] == str(images)
+    for column, count in (("untouched", "source_right"), ("after", "right"), ("better", "better"), ("worse", "worse")):
+        assert told[column] == f"{100 * sum(s[count] for s in scores) / images:.1f}"
+    pooled = np.sum([s["calibration"] for s in scores], axis=0)
+    literal = sum(n / images * abs(c / n - r / n) for n, c, r in pooled if n)
+    assert told["ECE after"] == f"{100 * literal:.1f}"
+
+
+def test_segments_are_told_in_order(made):
+    records = [made.write(made.record(DOMAINS, "tent", seed, segments=True)) for seed in (0, 1)]
+    planned = table("t", [{"label": "Tent", "cells": {"PACS": [r["id"] for r in records]}}], ["PACS"], show="segments")
+    found = show(asked(made, planned))
+    (grid,) = found.grids
+    assert list(grid.columns) == DOMAINS
+    values = [100 * r["scores"]["photo"]["right"] / 40 for r in records]
+    assert texts(grid)["Tent"]["photo"] == f"{np.mean(values):.1f} ± {np.std(values):.1f}"
+    plain = [100 * r["scores"]["photo"]["source_right"] / 40 for r in records]
+    assert texts(grid)["untouched network"]["photo"] == f"{np.mean(plain):.1f} ± {np.std(plain):.1f}"
+
+
+def test_distances_have_a_line_each_and_the_papers_mean(made):
+    cells = {
+        domain: [
+            made.measurement(
+                "statistics-distances", {"image-to-batch minimum": 0.01 * at, "source-to-batch": at}, domain
+            )
+        ]
+        for at, domain in enumerate(DOMAINS)
+    }
+    planned = table("t", [{"label": "all", "cells": cells}], show="statistics-distances",
+                    paper={"table": "statistics-distances", "backbone": "resnet18"})  # fmt: skip
+    found = show(asked(made, planned))
+    means = {fact.row: (fact.value, fact.paper) for fact in found.facts if fact.column == "mean"}
+    assert means == {"image-to-batch minimum": (pytest.approx(0.015), 0.011), "source-to-batch": (1.5, 1.425)}
+
+
+def test_variance_norms_and_losses(made):
+    variance = made.measurement("statistics-variance", {"variance": 1.25, "layers": {"a": 1.0, "b": 1.5}}, "PACS")
+    paper = {"table": "statistics-variance", "backbone": "resnet18"}
+    rows = [{"label": "variance", "cells": {"PACS": [variance]}}]
+    planned = table("t", rows, ["PACS"], mean=False, show="statistics-variance", paper=paper)
+    found = show(asked(made, planned))
+    assert (found.facts[0].value, found.facts[0].paper) == (1.25, 1.08)
+
+    classes = [{"name": n, "images": i, "norm": w} for n, i, w in (("a", 10, 1.0), ("b", 20, 2.0), ("c", 30, 3.0))]
+    norms = made.measurement("classifier-norms", {"classes": classes, "correlation": 1.0})
+    planned = table("t", [{"label": "norms", "cells": {"all": [norms]}}], ["all"], show="classifier-norms")
+    assert texts(show(asked(made, planned)).grids[0])["correlation"] == {"all": "1.00"}
+
+    curve = {"label": "entropy", "confidence": [0.4, 0.6, 1.0], "loss": [0.7, 0.5, 0.1], "gradient": [0.0, -1.0, -3.0]}
+    losses = made.measurement("loss-curves", {"curves": [curve]})
+    planned = table("t", [{"label": "losses", "cells": {"all": [losses]}}], ["all"], show="loss-curves")
+    told = texts(show(asked(made, planned)).grids[0])["entropy"]
+    assert (told["loss at 0.5"], told["gradient at 0.9"]) == ("0.600", "−2.500")
+
+
+def test_the_axis_is_the_setting_that_columns_are_named_after(made):
+    cells = {size: [made.write(made.record(["sketch"], "tent", batch_size=int(size)))["id"]] for size in ("1", "16")}
+    ask = asked(made, table("t", [{"label": "Tent", "cells": cells}], ["1", "16"], show="accuracy-curve"))
+    assert axis_of(ask) == "batch size"
+    assert axis_of(asked(made, table("t", [made.row("Tent", "tent")]))) == ""
+
+
+def test_remarks_name_harm_falls_and_other_worlds(made):
+    record = made.record(["sketch"], "lame", gain=-0.4)
+    assert record["scores"]["sketch"]["right"] < record["scores"]["sketch"]["source_right"]
+    made.write({**record, "fell_back": 2, "notes": ["not finite"], "skipped": {"sketch/a.jpg": "empty"}})
+    other = made.record(["photo"], "lame", gain=0.4)
+    made.write({**other, "environment": {**other["environment"], "torch": "2.11.0"}})
+    planned = table(
+        "t", [{"label": "LAME", "cells": {"sketch": [record["id"]], "photo": [other["id"]]}}], ["sketch", "photo"]
+    )
+    said = remarks(asked(made, planned))
+    ours, plain = (100 * record["scores"]["sketch"][count] / 40 for count in ("right", "source_right"))
+    assert f"LAME ends below the untouched network on sketch ({ours:.1f} against {plain:.1f})." in said
+    assert "LAME: 2 batches were answered by the untouched network: not finite." in said
+    assert "1 images could not be read and are not counted: sketch/a.jpg." in said
+    assert "The records come from more than one torch: 2.10.0 (1 records), 2.11.0 (1 records)." in said
+    assert len(said) == 4
+
+
+def test_gains_are_over_the_same_networks(made):
+    paper = {"table": "comparison", "backbone": "resnet18", "columns": {"mean": "PACS"}}
+    rows = [made.row(label, method, seeds=(0,), paper=p) for label, method, p in
+            (("DeepAll", "source", "deepall"), ("Tent", "tent", "tent"))]  # fmt: skip
+    ask = asked(made, table("t", rows, paper=paper))
+    facts = {(fact.row, fact.column): fact.value for fact in show(ask).facts}
+    gain = facts["Tent", "mean"] - facts["DeepAll", "mean"]
+    theirs = 80.59 - 79.44
+    (said,) = [remark for remark in remarks(ask) if remark.startswith("Gain")]
+    assert said == f"Gain over DeepAll, mean: Tent {gain:+.1f} (paper {theirs:+.1f}).".replace("-", "−")
