@@ -74,7 +74,7 @@ class Row:
     options: Mapping[str, Any]
     settings: Mapping[str, Any] = field(default_factory=dict)  # of cells, other than the table's
     network: str = ""
-    paper: str | None = None  # what the paper's numbers call it
+    paper: str | Mapping[str, str] | None = None  # what the paper's numbers call it, or the one number that it is
     group: str = ""
     measure: str = ""
 

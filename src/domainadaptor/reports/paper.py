@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from domainadaptor.reports.plans import PaperColumns
+from domainadaptor.reports.plans import PaperCell, PaperColumns, PaperRow
 
 ACCURACY, MILLISECONDS, DISTANCE, VARIANCE = "accuracy_percent", "milliseconds", "distance", "variance"
 
@@ -18,11 +18,17 @@ class PaperValue(NamedTuple):
     deviation: float | None
 
 
-def paper_value(place: PaperColumns | None, row: str | None, column: str, unit: str = ACCURACY) -> PaperValue | None:
+def paper_value(
+    place: PaperColumns | None, row: PaperRow | None, column: str, unit: str = ACCURACY
+) -> PaperValue | None:
     """The paper's number for one of our cells, if it has one; names may differ in case, blanks and hyphens."""
     if place is None or row is None:
         return None
     wanted = place.columns.get(column)
+    if isinstance(row, PaperCell):
+        if column != "mean":
+            return None
+        wanted, row = row.column, row.row
     # A mean that the plan does not place is the paper's own average.
     names = [wanted] if wanted is not None else [column, "Avg"] if column == "mean" else [column]
     for name in names:

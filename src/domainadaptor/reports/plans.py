@@ -12,7 +12,7 @@ _TAKEN = ("index", "training")  # files of the report itself
 class Wanted:
     """A record that a cell needs, and the command that makes it."""
 
-    id: str
+    id: str  # "" where it cannot be known before a network was trained
     command: str
 
 
@@ -29,12 +29,23 @@ class PaperColumns:
 
 
 @dataclass(frozen=True)
+class PaperCell:
+    """A row of ours that is one number of the paper's: the mean stands beside it."""
+
+    row: str
+    column: str
+
+
+PaperRow = str | PaperCell
+
+
+@dataclass(frozen=True)
 class RowPlan:
     """One line of a table."""
 
     label: str
     group: str
-    paper: str | None  # what the paper's data call it
+    paper: PaperRow | None  # what the paper's data call it
     value: str  # "after", "before" the step, or of the untouched "source"
     cells: Mapping[str, tuple[Seed, ...]]
 
@@ -120,17 +131,22 @@ def _row(row: Mapping[str, Any], value: str, command: str) -> RowPlan:
     cells, commands = row.get("cells") or {}, row.get("commands") or {}
     if not isinstance(cells, dict) or not isinstance(commands, dict):
         raise ValueError("cells, commands: expected objects with a list a column")
-    paper = row.get("paper")
     chosen = _text(row, "value", value)
     if chosen not in ("after", "before", "source"):
         raise ValueError(f"value: expected after, before or source, got {chosen!r}")
     return RowPlan(
         _text(row, "label"),
         _text(row, "group", ""),
-        None if paper is None else str(paper),
+        _paper_row(row.get("paper")),
         chosen,
         {str(column): _seeds(ids, commands.get(column), command) for column, ids in cells.items()},
     )
+
+
+def _paper_row(paper: Any) -> PaperRow | None:
+    if isinstance(paper, dict):
+        return PaperCell(_text(paper, "method"), _text(paper, "column"))
+    return None if paper is None else str(paper)
 
 
 def _seeds(ids: Any, commands: Any, otherwise: str) -> tuple[Seed, ...]:
@@ -138,11 +154,12 @@ def _seeds(ids: Any, commands: Any, otherwise: str) -> tuple[Seed, ...]:
     if not isinstance(ids, list):
         raise ValueError("cells: expected a list of records a column")
     entries = [entry if isinstance(entry, list) else [entry] for entry in ids]
-    if not all(isinstance(name, str) for entry in entries for name in entry):
+    # A cell whose data or network are not there has no id yet.
+    if not all(isinstance(name, str | None) for entry in entries for name in entry):
         raise ValueError("cells: expected the ids of records, or lists of them")
     flat = [text for text in _flat(commands) if isinstance(text, str)]
     given = iter(flat if len(flat) == sum(map(len, entries)) else [])
-    return tuple(tuple(Wanted(name, next(given, otherwise)) for name in entry) for entry in entries)
+    return tuple(tuple(Wanted(name or "", next(given, otherwise)) for name in entry) for entry in entries)
 
 
 def _flat(commands: Any) -> list[Any]:

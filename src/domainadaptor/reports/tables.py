@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from domainadaptor.reports.cells import Cell, Number, Spread, mean_over
 from domainadaptor.reports.grid import Entry, Fact, Grid, Line, embolden, number, signed, with_deviation
 from domainadaptor.reports.paper import PaperValue, paper_value
-from domainadaptor.reports.plans import PaperColumns
+from domainadaptor.reports.plans import PaperColumns, PaperRow
 
 MEAN = "mean"
 _BESIDE = 2  # so many columns have room for the paper's number and the difference beside them
@@ -19,7 +19,7 @@ class NumberRow:
 
     label: str
     group: str
-    paper: str | None
+    paper: PaperRow | None
     number: Number
     cells: Mapping[str, Cell]
 
