@@ -66,3 +66,17 @@ def test_whatever_differs_makes_another_run(change):
 def test_mistakes_are_explained(change, hint):
     with pytest.raises(BadOption, match=hint):
         replace(BASE, **change)
+
+
+def test_a_plan_is_the_recipe_of_the_command(tmp_path):
+    from domainadaptor.data.open import open_dataset
+    from domainadaptor.training.recipe import planned
+    from tests.experiments.pictures import make_pictures
+
+    dataset = open_dataset("folders", make_pictures(tmp_path / "pictures"))
+    whole = planned(dataset, tmp_path, network="resnet20", size=12, head_lr=2, lr=1, task=["rotation"])
+    typed = planned(dataset, tmp_path, network="cifar:resnet20", size=12, head_lr=2.0, lr=1.0, task=("rotation",))
+    assert whole.id() == typed.id()
+    assert whole.options == {"tasks": ("rotation",)}
+    with pytest.raises(BadOption, match="epochs"):
+        planned(dataset, tmp_path, epoch=3)

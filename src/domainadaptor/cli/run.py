@@ -10,7 +10,18 @@ from rich.table import Table
 from rich.text import Text
 
 import domainadaptor
-from domainadaptor.cli.terminal import Device, Exit, Json, Root, err, find_device, out, print_json, progress_bar
+from domainadaptor.cli.terminal import (
+    Device,
+    Exit,
+    Json,
+    Root,
+    err,
+    find_device,
+    out,
+    print_json,
+    progress_bar,
+    show_notes,
+)
 from domainadaptor.data.pictures import cache_folder
 from domainadaptor.errors import BadFile, BadOption
 
@@ -68,7 +79,9 @@ def run(
     if listed:
         _list(grids, output, as_json)
     elif missing:
-        for command in dict.fromkeys(command for grid in grids for command in grid.missing()):
+        wanted = {command: why for grid in grids for command, why in grid.missing().items()}
+        show_notes(dict.fromkeys(wanted.values()))
+        for command in wanted:
             typer.echo(command)
     else:
         _run(grids, output, as_json)

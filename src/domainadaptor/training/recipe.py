@@ -125,10 +125,12 @@ def planned(
     Raises:
         BadOption: A field is not known, or has a value that cannot be.
     """
-    known = [own.name for own in fields(Recipe)]
-    for name in others:
+    known = {own.name: own.type for own in fields(Recipe)}
+    for name, value in others.items():
         if name not in known:
             raise BadOption(f"train has no option {name!r}; {suggestion(name, known)}")
+        if known[name] is float and isinstance(value, int):
+            others[name] = float(value)  # 2 and 2.0 are the same run
     plan = blueprint(network)
     start = _run_or_file(weights, runs)
     return Recipe(
