@@ -10,7 +10,7 @@ from domainadaptor.adaptation.augmix import augmix_views
 from domainadaptor.adaptation.views import random_views
 from domainadaptor.errors import BadOption, UnsupportedNetwork
 from tests.conftest import batch
-from tests.recipes.formulas import gradients, leaves, logits, network, probabilities, weights_of, with_moments
+from tests.recipes.literal import gradients, leaves, logits, network, probabilities, weights_of, with_moments
 
 IMAGES = batch(4, 3, 12, 12, dtype=torch.float64)
 MEAN, STD = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], dtype=torch.float64).view(2, 3, 1, 1)

@@ -9,14 +9,14 @@ import domainadaptor as da
 from domainadaptor.adaptation import losses
 from domainadaptor.errors import BadOption, UnsupportedNetwork
 from tests.conftest import batch
-from tests.recipes.literal import BATCHES, NORMS, descend, logits, network, softmax, table
+from tests.recipes.literal import BATCHES, NORMS, descend, logits, network, probabilities, table
 
 EXACT = {"atol": 1e-9, "rtol": 1e-9}
 
 
 def ratio(z):
     """Of each image: minus sum p log(p / the others)."""
-    p = softmax(z)
+    p = probabilities(z)
     total = 0
     for c in range(z.shape[1]):
         others = sum(p[:, i] for i in range(z.shape[1]) if i != c)
@@ -37,7 +37,7 @@ def literal(batches, form, confidence, diversity, kappa, lr, momentum, predict, 
 
             def loss(t, x=x, mean=mean, new=new):
                 z = logits(t, x)
-                q = softmax(z)
+                q = probabilities(z)
                 first = ratio(z) if form == "authors" else (-q * (1 / (1 - q + 1e-8)).log()).sum(1)
                 now = kappa * mean + (1 - kappa) * sum(q) / len(q)
                 new.append(now.detach())
