@@ -1,6 +1,7 @@
 """GoldenNet written out as formulas on a table of tensors, in float64 and plain autograd.
 
-Nothing here is the library's. The second forms of methods are made of this: a pass under any normalization, and optimizers by hand.
+Nothing here is the library's. Second forms of methods are made of this: a pass under any normalization, optimizers by
+hand.
 """
 
 from collections.abc import Callable
