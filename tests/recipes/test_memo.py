@@ -21,9 +21,9 @@ def literal(image, *, views, area, alpha, lr, steps, augmentation, seed, decay):
     weights = weights_of(net)
 
     def mixed(name, h):
-        bn = net.get_submodule(name)
-        mean = alpha * bn.running_mean + (1 - alpha) * h.mean((0, 2, 3))
-        var = alpha * bn.running_var + (1 - alpha) * h.var((0, 2, 3), correction=1)
+        bn, seen = net.get_submodule(name), h.detach()  # statistics are written to buffers: no gradient passes them
+        mean = alpha * bn.running_mean + (1 - alpha) * seen.mean((0, 2, 3))
+        var = alpha * bn.running_var + (1 - alpha) * seen.var((0, 2, 3), correction=1)
         return with_moments(h, mean, var)
 
     generator = torch.Generator().manual_seed(seed)
