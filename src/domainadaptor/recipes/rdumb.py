@@ -12,5 +12,5 @@ _rdumb = about("Press et al., RDumb", 2023, "loss", forwards="1 (2 if it predict
 rdumb = _rdumb(partial(eta, reset_every=1000))
 rdumb.__doc__ = """ETA that forgets everything after each thousand batches (`reset_every`).
 
-Its program keeps images whose entropy is below ln(1000) / 2 - 1, which is margin=0.355; ETA's paper, and this, take 0.4.
+Its program keeps images with an entropy below ln(1000) / 2 - 1, which is margin=0.355; ETA's paper has 0.4, as here.
 """
