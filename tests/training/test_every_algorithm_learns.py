@@ -1,7 +1,7 @@
 """Every training algorithm learns the digits, and what it trains beside the network learns too.
 
-The floors lie a few points below what two seeds reached; chance is 10 % for a digit, 25 % for a turn and 3 % for the
-order of tiles. A run takes about a minute of one core, and the slowest two.
+The floors lie a few points below what two seeds reached, and more where the seeds differ much; chance is 10 % for a
+digit, 25 % for a turn and 3 % for the order of tiles. A run takes one core half a minute to two minutes.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,19 +36,27 @@ class Stated:
     also: dict[str, float] = field(default_factory=dict)  # of a task, or of a method that it was trained for
 
 
+# In comments: source validation and what else is stated, for seeds 0 and 1, and seconds of one core.
 STATED = {
-    "erm": Stated(0.0, {"epochs": 4, "lr": 0.05}),
+    # 89.7, 90.9; 35 s
+    "erm": Stated(85.0, {"epochs": 4, "lr": 0.05}),
+    # 92.0, 96.4; rotation 70.2, 71.2; jigsaw 9.4, 12.9; 95 s
     "erm with tasks": Stated(
-        0.0,
-        {"epochs": 4, "lr": 0.05, "options": {"tasks": ("rotation", "jigsaw")}},
-        {"task rotation": 0.0, "task jigsaw": 0.0, "rotation": 0.0, "jigsaw": 0.0},
+        87.0,
+        {"epochs": 4, "lr": 0.05, "batch_size": 30, "options": {"tasks": ("rotation", "jigsaw")}},
+        {"task rotation": 64.0, "task jigsaw": 6.0},
     ),
-    "erm, swad": Stated(0.0, {"epochs": 4, "lr": 0.05, "select": "swad"}),
-    "erm, iabn": Stated(0.0, {"epochs": 4, "lr": 0.05, "norm": "iabn"}, {"note": 0.0}),
-    "mldg": Stated(0.0, {"epochs": 3, "lr": 0.05, "algorithm": "mldg"}),
-    "fsdcl": Stated(0.0, {"epochs": 4, "lr": 0.02, "algorithm": "fsdcl"}),
+    # 88.3, 90.4; 44 s
+    "erm, swad": Stated(84.0, {"epochs": 4, "lr": 0.05, "select": "swad"}),
+    # 95.2, 95.6; by NOTE 95.3, 95.6; 64 s
+    "erm, iabn": Stated(90.0, {"epochs": 4, "lr": 0.05, "norm": "iabn"}, {"note": 90.0}),
+    # 91.1, 91.0; 35 s
+    "mldg": Stated(86.0, {"epochs": 3, "lr": 0.05, "algorithm": "mldg"}),
+    # 79.7, 80.7; 60 s
+    "fsdcl": Stated(74.0, {"epochs": 4, "lr": 0.02, "algorithm": "fsdcl"}),
+    # 94.6, 96.2; 58 s
     "mvrml": Stated(
-        0.0,
+        90.0,
         {
             "epochs": 5,
             "lr": 0.05,
@@ -57,11 +65,14 @@ STATED = {
             "options": {"outer_lr": 1.0, "inner": 0.1, "trajectories": 2},
         },
     ),
-    "arm": Stated(0.0, {"epochs": 3, "lr": 0.05, "algorithm": "arm"}, {"arm": 0.0}),
-    "arm, bn": Stated(0.0, {"epochs": 4, "lr": 0.05, "algorithm": "arm", "options": {"variant": "bn"}}, {"adabn": 0.0}),
-    "arm, cml": Stated(
-        0.0, {"epochs": 4, "lr": 0.05, "algorithm": "arm", "options": {"variant": "cml"}}, {"adabn": 0.0}
+    # 73.6, 80.1; adapted by its learned loss 88.3, 89.5; 106 s
+    "arm": Stated(60.0, {"epochs": 3, "lr": 0.05, "algorithm": "arm"}, {"arm": 84.0}),
+    # 85.6, 68.7; adapted by batch statistics 93.1, 92.7; 36 s
+    "arm, bn": Stated(
+        55.0, {"epochs": 4, "lr": 0.05, "algorithm": "arm", "options": {"variant": "bn"}}, {"adabn": 88.0}
     ),
+    # 77.9, 89.8; 78 s
+    "arm, cml": Stated(70.0, {"epochs": 3, "lr": 0.05, "algorithm": "arm", "options": {"variant": "cml"}}),
 }
 
 
@@ -93,9 +104,10 @@ def share_right(answers: Callable[[str, Tensor], tuple[Tensor, Tensor | None]], 
 
 
 def also(name: str, saved: Checkpoint) -> float:
-    """The accuracy of a task's head on features, or of a method that adapts to one source domain at a time."""
+    """The accuracy of a task's head, or of a method that adapts to one source domain at a time."""
     network = saved.build()
     if name.startswith("task "):
+        network.train()  # batch statistics, as the head was trained with and as adaptation runs it
         head = find_head(network, 10)
         task, draw = make_task(name.removeprefix("task "), head_width(network, head)), torch.Generator().manual_seed(0)
         saved.fill_head(name.removeprefix("task "), task)
@@ -119,7 +131,10 @@ def test_it_learns(name, tmp_path):
     record = trained(stated, tmp_path)
     assert record["source_validation"]["accuracy"] > stated.floor
     saved = load_checkpoint(Path(record["checkpoint"]))
+    reached = {what: also(what, saved) for what in stated.also}
     for what, floor in stated.also.items():
-        assert also(what, saved) > floor, what
+        assert reached[what] > floor, what
+    if "arm" in reached:  # the learned loss does no harm beside batch statistics alone
+        assert reached["arm"] > also("adabn", saved) - 2
     if stated.recipe.get("select") == "swad":
         assert "SWAD's mean" in record["chosen"]
