@@ -1,8 +1,9 @@
-"""What the literal second forms share: a network that is sure of some images, and its pass by the formulas."""
+"""A network that is sure of some images, as a module whose scales and shifts learn; its pass is the literal one."""
 
 import torch
 
-from tests.conftest import GoldenNet, stir
+from tests.recipes import literal
+from tests.recipes.literal import by_batch, probabilities
 
 
 def varied(count, seed, size=12):
@@ -17,8 +18,7 @@ def varied(count, seed, size=12):
 
 def network():
     """A head that is sure of some images and not of others, of several classes."""
-    torch.manual_seed(0)
-    net = stir(GoldenNet()).double()
+    net = literal.network()
     with torch.no_grad():
         net.fc.weight.normal_(0, 2)
         net.fc.bias.zero_()
@@ -26,32 +26,13 @@ def network():
     return net
 
 
-def normalized(h, weight, bias, eps=1e-5):
-    """Batch normalization by its formula."""
-    mean = h.mean((0, 2, 3), keepdim=True)
-    var = ((h - mean) ** 2).mean((0, 2, 3), keepdim=True)
-    return (h - mean) / (var + eps).sqrt() * weight.view(1, -1, 1, 1) + bias.view(1, -1, 1, 1)
-
-
-def forward(net, x, norm=None):
-    """The network under batch statistics, or under those of `norm(at, h)`."""
-    norms = [net.bn1, net.bn2, net.bn3]
-    norm = norm or (lambda at, h: normalized(h, norms[at].weight, norms[at].bias))
-    h = norm(0, net.c1(x)).clamp(min=0)
-    h = norm(1, net.c2(h)).clamp(min=0)
-    h = (norm(2, net.c3(h)) + h).clamp(min=0)
-    return net.fc(h.mean((2, 3)))
+def forward(net, x, norm=by_batch):
+    return literal.logits(dict(net.named_parameters()), x, norm)
 
 
 def learned(net):
     """Scales and shifts."""
-    return [p for bn in (net.bn1, net.bn2, net.bn3) for p in (bn.weight, bn.bias)]
-
-
-def probabilities(row):
-    """Of one image's logits."""
-    e = (row - row.max()).exp()
-    return e / e.sum()
+    return [net.get_parameter(name) for name in literal.NORMS]
 
 
 def surprise(row):

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import domainadaptor as da
 from domainadaptor.errors import BadBatch, BadOption, UnsupportedNetwork
 from tests.conftest import GoldenNet, batch, stir
-from tests.recipes.literal import BATCHES, logits, network, table
+from tests.recipes.literal import BATCHES, by_running, logits, network, table
 
 EXACT = {"atol": 1e-9, "rtol": 1e-9}
 METHOD = "adabn-source-and-test"
@@ -48,7 +48,7 @@ def test_it_is_plain_inference_with_the_statistics_of_all(variance, correction):
     plain = adaptor.adapted(BATCHES[0]).state_dict()
     assert all(torch.allclose(plain[name], p[name], atol=1e-9) for name in p if "num_batches" not in name)
     for x in (*BATCHES, BATCHES[0][:1]):
-        torch.testing.assert_close(adaptor(x), logits(p, x, m=0.0), **EXACT)
+        torch.testing.assert_close(adaptor(x), logits(p, x, by_running(p)), **EXACT)
     assert all(
         torch.equal(a, b) for a, b in zip(net.state_dict().values(), network().state_dict().values(), strict=True)
     )
@@ -72,7 +72,9 @@ def test_images_come_in_many_ways_and_in_any_precision():
     loader = DataLoader(TensorDataset(flat.float(), torch.zeros(9)), batch_size=4)
     for source in (flat, list(flat.split(4)), loader, [{"pixel_values": x} for x in flat.split(4)]):
         adaptor = da.adapt(network(), METHOD, source_images=source, target_images=TARGET, batch_size=4)
-        torch.testing.assert_close(adaptor(BATCHES[0]), logits(expected, BATCHES[0], m=0.0), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            adaptor(BATCHES[0]), logits(expected, BATCHES[0], by_running(expected)), atol=1e-5, rtol=1e-5
+        )
 
 
 def test_other_weights_are_measured_anew():

@@ -11,7 +11,7 @@ from domainadaptor.adaptation.cotta_views import _RANGES, changed, cotta_view, d
 from domainadaptor.adaptation.pixels import Pixels
 from domainadaptor.errors import BadBatch, BadOption
 from tests.conftest import batch
-from tests.recipes.formulas import Adam, by_batch, gradients, leaves, logits, network, probabilities, weights_of
+from tests.recipes.literal import Adam, by_batch, gradients, leaves, logits, network, probabilities, weights_of
 
 BATCHES = [batch(5, 3, 12, 12, seed=seed, dtype=torch.float64) for seed in range(4)]
 MEAN, STD = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], dtype=torch.float64)

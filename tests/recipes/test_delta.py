@@ -10,7 +10,8 @@ from torch import nn
 import domainadaptor as da
 from domainadaptor.errors import BadOption, UnsupportedNetwork
 from tests.conftest import GoldenNet, batch, stir
-from tests.recipes.sure_network import descend, forward, learned, network, probabilities, surprise, varied
+from tests.recipes.literal import probabilities
+from tests.recipes.sure_network import descend, forward, learned, network, surprise, varied
 
 # Of different sizes and means, so that the averages matter.
 BATCHES = [varied(10 - seed, seed) * (1 + 0.2 * seed) + 0.3 * seed for seed in range(5)]
@@ -18,24 +19,22 @@ BATCHES = [varied(10 - seed, seed) * (1 + 0.2 * seed) + 0.3 * seed for seed in r
 
 def literal(batches, loss="entropy", keep=0.95, balance=0.95, predict="before", lr=0.05):
     net = network()
-    norms = [net.bn1, net.bn2, net.bn3]
     speed = [torch.zeros_like(p) for p in learned(net)]
-    averages = [None, None, None]
+    averages = {}
     often = [1 / 7] * 7
     answers, used_counts = [], []
 
     def run(x):
-        seen = []
+        seen = {}
 
-        def norm(at, h):
+        def norm(name, h):
             mean = h.mean((0, 2, 3))
             deviation = (((h - mean.view(1, -1, 1, 1)) ** 2).mean((0, 2, 3)) + 1e-5).sqrt()
-            seen.append((mean.detach(), deviation.detach()))
-            mu, sigma = averages[at] or seen[-1]
+            seen[name] = mean.detach(), deviation.detach()
+            mu, sigma = averages.get(name, seen[name])
             r, d = deviation.detach() / sigma, (mean.detach() - mu) / sigma
             view = (1, -1, 1, 1)
-            h = (h - mean.view(view)) / deviation.view(view) * r.view(view) + d.view(view)
-            return h * norms[at].weight.view(view) + norms[at].bias.view(view)
+            return (h - mean.view(view)) / deviation.view(view) * r.view(view) + d.view(view)
 
         return forward(net, x, norm), seen
 
@@ -59,10 +58,10 @@ def literal(batches, loss="entropy", keep=0.95, balance=0.95, predict="before", 
             descend(learned(net), torch.autograd.grad(sum(terms) / len(terms), learned(net)), speed, lr, 0.9)
             if predict == "after":
                 z, _ = run(x)
-        averages = [
-            new if old is None else tuple(keep * o + (1 - keep) * n for o, n in zip(old, new, strict=True))
-            for old, new in zip(averages, seen, strict=True)
-        ]
+        averages = {
+            name: tuple(keep * o + (1 - keep) * n for o, n in zip(averages.get(name, new), new, strict=True))
+            for name, new in seen.items()
+        }
         answers.append(z.detach())
         used_counts.append(len(terms))
     return answers, used_counts, averages
@@ -88,9 +87,9 @@ def test_delta_is_its_literal_loop(options, predict):
     for x, z in zip(BATCHES, expected, strict=True):
         torch.testing.assert_close(adaptor(x), z, atol=1e-9, rtol=1e-9)
     state = adaptor.state_dict()
-    for at, (mean, deviation) in enumerate(averages, start=1):
-        torch.testing.assert_close(state[f"bn{at}.running_mean"], mean, atol=1e-9, rtol=1e-9)
-        torch.testing.assert_close(state[f"bn{at}.running_var"], deviation**2 - 1e-5, atol=1e-9, rtol=1e-9)
+    for name, (mean, deviation) in averages.items():
+        torch.testing.assert_close(state[f"{name}.running_mean"], mean, atol=1e-9, rtol=1e-9)
+        torch.testing.assert_close(state[f"{name}.running_var"], deviation**2 - 1e-5, atol=1e-9, rtol=1e-9)
 
 
 def test_the_averages_are_the_value_and_the_batch_is_the_gradient():

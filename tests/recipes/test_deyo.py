@@ -10,7 +10,8 @@ import domainadaptor as da
 from domainadaptor.errors import BadBatch, BadOption
 from domainadaptor.recipes.deyo import shuffle_patches
 from tests.conftest import batch
-from tests.recipes.sure_network import descend, forward, learned, network, probabilities, surprise, varied
+from tests.recipes.literal import probabilities
+from tests.recipes.sure_network import descend, forward, learned, network, surprise, varied
 
 BATCHES = [varied(10, seed) for seed in range(5)]
 

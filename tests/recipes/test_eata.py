@@ -8,7 +8,8 @@ import torch
 import domainadaptor as da
 from domainadaptor.errors import BadOption
 from tests.conftest import GoldenNet, batch, stir
-from tests.recipes.sure_network import descend, forward, learned, network, probabilities, surprise, varied
+from tests.recipes.literal import probabilities
+from tests.recipes.sure_network import descend, forward, learned, network, surprise, varied
 
 BATCHES = [varied(10, seed) for seed in range(5)]
 SOURCE = varied(80, 90)

@@ -10,7 +10,7 @@ from domainadaptor.adaptation.augmix import augmix_views
 from domainadaptor.adaptation.views import random_views
 from domainadaptor.errors import BadOption, UnsupportedNetwork
 from tests.conftest import batch
-from tests.recipes.formulas import gradients, leaves, logits, network, probabilities, weights_of, with_moments
+from tests.recipes.literal import gradients, leaves, logits, network, probabilities, weights_of, with_moments
 
 IMAGES = batch(4, 3, 12, 12, dtype=torch.float64)
 MEAN, STD = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], dtype=torch.float64).view(2, 3, 1, 1)
@@ -21,9 +21,9 @@ def literal(image, *, views, area, alpha, lr, steps, augmentation, seed, decay):
     weights = weights_of(net)
 
     def mixed(name, h):
-        bn = net.get_submodule(name)
-        mean = alpha * bn.running_mean + (1 - alpha) * h.mean((0, 2, 3))
-        var = alpha * bn.running_var + (1 - alpha) * h.var((0, 2, 3), correction=1)
+        bn, seen = net.get_submodule(name), h.detach()  # statistics are written to buffers: no gradient passes them
+        mean = alpha * bn.running_mean + (1 - alpha) * seen.mean((0, 2, 3))
+        var = alpha * bn.running_var + (1 - alpha) * seen.var((0, 2, 3), correction=1)
         return with_moments(h, mean, var)
 
     generator = torch.Generator().manual_seed(seed)

@@ -9,8 +9,8 @@ from domainadaptor.errors import BadBatch, BadOption, UnsupportedNetwork
 from domainadaptor.norms.instance_aware import InstanceAwareBatchNorm2d, make_instance_aware
 from domainadaptor.recipes.note import ReservoirMemory
 from tests.conftest import batch, stir
-from tests.recipes.formulas import Adam, gradients, leaves, logits, probabilities, weights_of
-from tests.recipes.formulas import network as plain_network
+from tests.recipes.literal import Adam, gradients, leaves, logits, probabilities, weights_of
+from tests.recipes.literal import network as plain_network
 
 BATCHES = [(1 + seed) * batch(4, 3, 12, 12, seed=seed, dtype=torch.float64) for seed in range(6)]
 

@@ -10,7 +10,8 @@ from domainadaptor.adaptation.views import random_views
 from domainadaptor.errors import BadOption, UnsupportedNetwork
 from domainadaptor.recipes.roid import corrected
 from tests.conftest import batch
-from tests.recipes.sure_network import descend, forward, learned, network, probabilities, surprise, varied
+from tests.recipes.literal import probabilities
+from tests.recipes.sure_network import descend, forward, learned, network, surprise, varied
 
 BATCHES = [varied(10, seed) for seed in range(5)]
 

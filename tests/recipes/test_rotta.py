@@ -11,7 +11,7 @@ from domainadaptor.adaptation.cotta_views import changed, draw
 from domainadaptor.errors import BadBatch, BadOption, UnsupportedNetwork
 from domainadaptor.recipes.rotta import BalancedMemory
 from tests.conftest import batch
-from tests.recipes.formulas import Adam, gradients, leaves, logits, network, probabilities, weights_of, with_moments
+from tests.recipes.literal import Adam, gradients, leaves, logits, network, probabilities, weights_of, with_moments
 
 BATCHES = [batch(4, 3, 12, 12, seed=seed, dtype=torch.float64) for seed in range(6)]
 MEAN, STD = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], dtype=torch.float64).view(2, 3, 1, 1)

@@ -133,6 +133,13 @@ def test_the_last_stage_does_not_learn():
     assert why["layer3.0.bn1"] == "statistics, scale and shift"
 
 
+def test_a_name_that_begins_another_skips_its_own_layer_alone():
+    norms = [torch.nn.BatchNorm2d(3), *(torch.nn.ReLU() for _ in range(9)), torch.nn.BatchNorm2d(3)]
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3), *norms, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    why = {layer.name: layer.why for layer in da.adapt(net.eval(), "sar", skip="1").layers()}
+    assert why == {"1": "statistics", "11": "statistics, scale and shift"}
+
+
 def test_mistakes_are_explained():
     for options, hint in [
         ({"skip": "layer9"}, "no layer of the network; it has c1"),

@@ -8,7 +8,7 @@ from domainadaptor.errors import BadOption, UnsupportedNetwork
 from domainadaptor.tasks.jigsaw import Jigsaw, tile_orders
 from domainadaptor.tasks.rotation import Rotation
 from tests.conftest import EXTRAS, GoldenNet, batch, make, stir
-from tests.recipes.literal import BATCHES, NORMS, descend, features, logits, network, table
+from tests.recipes.literal import BATCHES, NORMS, by_batch, by_running, descend, features, logits, network, table
 
 EXACT = {"atol": 1e-9, "rtol": 1e-9}
 
@@ -49,24 +49,25 @@ def answer(name, f):
     return f @ t["head.4.weight"].T + t["head.4.bias"]
 
 
-def literal(name, batches, lr, momentum=0.0, m=1.0, once=True, predict="after", steps=1, seed=0):
+def literal(name, batches, lr, momentum=0.0, batch_only=True, once=True, predict="after", steps=1, seed=0):
     source = table(network())
     p, speed, draw = dict(source), {}, torch.Generator().manual_seed(seed)
+    norm = by_batch if batch_only else by_running(source)
     answers, values = [], []
     for x in batches:
         if once:
             p, speed, draw = dict(source), {}, torch.Generator().manual_seed(seed)
-        before = logits(p, x, m)
+        before = logits(p, x, norm)
         for _ in range(steps):
             changed, targets = puzzle(name, x, draw)
 
             def loss(t, changed=changed, targets=targets):
-                z = answer(name, features(t, changed, m))
+                z = answer(name, features(t, changed, norm))
                 rows = [z[i].exp().sum().log() - z[i, int(a)] for i, a in enumerate(targets)]
                 return sum(rows) / len(rows)
 
             value = descend(p, NORMS, loss, lr, momentum, speed)
-        answers.append(before if predict == "before" else logits(p, x, m))
+        answers.append(before if predict == "before" else logits(p, x, norm))
         values.append(value)
     return answers, values
 
@@ -94,8 +95,8 @@ def test_the_default_is_one_step_a_batch(name, lr):
 def test_online_it_is_its_literal_loop(name, options):
     adaptor = make(network(), name, lr=0.1, **options)
     loop = {key: options[key] for key in ("momentum", "predict", "steps", "seed") if key in options}
-    m = 0.0 if options.get("statistics") == "source" else 1.0
-    for x, z in zip(BATCHES, literal(name, BATCHES, 0.1, **loop, m=m, once=False)[0], strict=True):
+    loop["batch_only"] = options.get("statistics") != "source"
+    for x, z in zip(BATCHES, literal(name, BATCHES, 0.1, **loop, once=False)[0], strict=True):
         torch.testing.assert_close(adaptor(x), z, **EXACT)
 
 

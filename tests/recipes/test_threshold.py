@@ -7,14 +7,14 @@ import domainadaptor as da
 from domainadaptor.adaptation import losses
 from domainadaptor.adaptation.objective import Confident, LogitLoss, ViewsLoss
 from domainadaptor.errors import BadOption
-from tests.recipes.literal import BATCHES, NORMS, descend, logits, network, softmax, table
+from tests.recipes.literal import BATCHES, NORMS, descend, logits, network, probabilities, table
 
 EXACT = {"atol": 1e-9, "rtol": 1e-9}
 METHODS = ["tent", "slr", "domainadaptor-t", "domainadaptor-skd", "domainadaptor-aug"]
 
 
 def confidences(x):
-    return softmax(logits(table(network()), x)).max(1).values
+    return probabilities(logits(table(network()), x)).max(1).values
 
 
 def between(x, count):
@@ -31,11 +31,11 @@ def test_tent_with_a_threshold_is_its_literal_loop(count, steps):
     adaptor = da.adapt(network(), "tent", optimizer="sgd", lr=0.3, threshold=threshold, steps=steps, predict="after")
     p, speed = table(network()), {}
     for at, x in enumerate(BATCHES):
-        chosen = [i for i, c in enumerate(softmax(logits(p, x)).max(1).values) if c > threshold]
+        chosen = [i for i, c in enumerate(probabilities(logits(p, x)).max(1).values) if c > threshold]
         assert at > 0 or len(chosen) == count
 
         def loss(t, x=x, chosen=chosen):
-            q = softmax(logits(t, x))
+            q = probabilities(logits(t, x))
             return sum(-(q[i] * q[i].log()).sum() for i in chosen) / len(chosen)
 
         for _ in range(steps if chosen else 0):

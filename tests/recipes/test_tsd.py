@@ -10,7 +10,7 @@ import domainadaptor as da
 from domainadaptor.errors import BadOption, UnsupportedNetwork
 from domainadaptor.recipes.tsd import Supports
 from tests.conftest import batch, stir
-from tests.recipes.formulas import Adam, by_batch, features, gradients, leaves, network, probabilities, weights_of
+from tests.recipes.literal import Adam, by_batch, features, gradients, leaves, network, probabilities, weights_of
 
 BATCHES = [batch(6, 3, 12, 12, seed=seed, dtype=torch.float64) for seed in range(4)]
 

@@ -77,13 +77,11 @@ class AdaptiveNetwork(Part):
             raise UnsupportedNetwork(
                 "no norm layer has a scale or a shift to learn; use loss=None to mix statistics only"
             )
-        if learns == "norms" and all(name.startswith(skip) for name, n in self.norms.items() if n.learns):
-            raise UnsupportedNetwork(f"nothing is left to learn: every norm layer is one of those to skip, {skip}")
         for name, stand_in in self.norms.items():
             for p in stand_in.learnable():
                 p.requires_grad_(learns != "nothing" and not self._skips(name))
         if learns == "norms" and all(self._skips(name) for name, n in self.norms.items() if n.learns):
-            raise UnsupportedNetwork(f"skip={skip} leaves no norm layer to learn; name fewer layers")
+            raise UnsupportedNetwork(f"nothing is left to learn: skip={skip} names every norm layer; name fewer")
         # Stand-ins are made at the source; folding and steps move them away from it.
         self._start = {
             f"{name}.{part}": p.detach().clone()

@@ -1,7 +1,7 @@
 """What an adaptor minimizes on a batch: a loss of its logits, or one that needs further passes of the network."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from domainadaptor.adaptation import losses
 from domainadaptor.adaptation.logits import in_loss_precision
-from domainadaptor.adaptation.part import Part
+from domainadaptor.adaptation.part import Draws, Part
 from domainadaptor.adaptation.views import random_views
 from domainadaptor.options import check_number
 
@@ -31,15 +31,23 @@ class Objective(Part):
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
         """The loss of the logits that `forward` gave for the images, a scalar in the graph; None: nothing to learn."""
 
+    def _parts(self) -> Sequence[Part]:
+        """What of it remembers earlier batches."""
+        return ()
+
     def reset(self) -> None:
         """Remembers nothing."""
+        for part in self._parts():
+            part.reset()
 
     def memory(self) -> Any:
-        """Nothing."""
-        return None
+        """Copies of what its parts remember."""
+        return [part.memory() for part in self._parts()]
 
     def recall(self, memory: Any) -> None:
-        """Nothing to go back to."""
+        """They go back to it."""
+        for part, held in zip(self._parts(), memory, strict=True):
+            part.recall(held)
 
 
 class LogitLoss(Objective):
@@ -60,28 +68,18 @@ class ViewsLoss(Objective):
         self.temperature = temperature
         self.scale = scale
         self.views = views
-        self.seed = seed
-        self.reset()
+        self._draws = Draws(seed)
+
+    def _parts(self) -> Sequence[Part]:
+        return (self._draws,)
 
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
         """The mean over the batch; each call draws new views."""
         with torch.no_grad():
-            views = random_views(images, self.views, self._generator)
+            views = random_views(images, self.views, self._draws.generator)
             target = in_loss_precision(forward(views)).unflatten(0, (self.views, -1)).mean(0).softmax(1)
         heat = losses.temperature(logits, self.temperature, self.scale)
         return losses.gem_toward(target, logits, heat).mean()
-
-    def reset(self) -> None:
-        """Draws the same views as at first; on the CPU, so that every device draws the same."""
-        self._generator = torch.Generator("cpu").manual_seed(self.seed)
-
-    def memory(self) -> Tensor:
-        """Which views are next."""
-        return self._generator.get_state()
-
-    def recall(self, memory: Tensor) -> None:
-        """Goes back to those."""
-        self._generator.set_state(memory)
 
 
 class Confident(Objective):

@@ -30,7 +30,7 @@ class StepAdaptor(LearningAdaptor):
         predict: "after" the steps with one more pass, or "before" them with the first one.
         learns: The scales and shifts of "norms", or "all" weights.
         others: Whether layer, group and instance norms learn too; then a network may have those alone.
-        skip: Names of layers (their beginnings) whose scale and shift do not learn.
+        skip: Names of layers, or of modules that hold them, whose scale and shift do not learn.
         predictor: What answers in place of the network's head; None: the head.
         head: Name of the linear layer whose input are the features; None: the last one.
     """

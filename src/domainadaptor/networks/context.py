@@ -1,5 +1,7 @@
 """A network that sees, beside each image, a summary of its whole batch: ARM-CML's. Zhang et al., NeurIPS 2021."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -22,9 +24,15 @@ class ContextNetwork(nn.Module):
         self.network = network
         _widen(network, channels)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """The network's logits; they depend on the batch that an image is in."""
-        summary = self.context(images).mean(0, keepdim=True).expand(len(images), -1, -1, -1)
+    def forward(self, images: Tensor, domains: Sequence[int] | None = None) -> Tensor:
+        """The network's logits; they depend on the batch that an image is in.
+
+        Args:
+            images: A batch.
+            domains: How many images of each domain follow one another, where there are several; each has its summary.
+        """
+        seen = self.context(images).split(len(images) if domains is None else list(domains))
+        summary = torch.cat([domain.mean(0, keepdim=True).expand_as(domain) for domain in seen])
         return self.network(torch.cat([images, summary], dim=1))  # type: ignore[no-any-return]
 
 

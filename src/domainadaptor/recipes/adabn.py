@@ -7,7 +7,7 @@ from torch import nn
 from domainadaptor.about import about
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.batch_only import batch_only
 from domainadaptor.norms.moments import VARIANCES, Variance
 from domainadaptor.options import check_choice
 
@@ -23,4 +23,4 @@ def adabn(network: nn.Module, *, variance: Variance = "biased") -> Adaptor:
         variance: "biased" as batch normalization trains, or "unbiased".
     """
     check_choice("variance", variance, VARIANCES)
-    return StepAdaptor(network, norm=partial(MixedNorm, alpha=0.0, fold=False, variance=variance))
+    return StepAdaptor(network, norm=partial(batch_only, variance=variance))

@@ -13,7 +13,7 @@ from domainadaptor.adaptation.objective import Forward, Objective
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.adaptation.trained import TrainedHead, trained_head
 from domainadaptor.errors import BadOption
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.batch_only import batch_only
 from domainadaptor.options import check_choice, check_count, check_number
 from domainadaptor.tasks.learned_loss import LearnedLoss
 
@@ -81,7 +81,7 @@ def arm(
     )
     return StepAdaptor(
         network,
-        norm=partial(MixedNorm, alpha=0.0, fold=False, variance="biased"),
+        norm=batch_only,
         objective=Learned(head, classes),
         optimizer=partial(SGD, lr=float(lr)),
         steps=int(steps),

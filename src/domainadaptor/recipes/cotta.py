@@ -17,7 +17,7 @@ from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.part import Draws, KeptOptimizer, OptimizerFactory, Part
 from domainadaptor.adaptation.pixels import IMAGENET_MEAN, IMAGENET_STD, PerChannel, Pixels
 from domainadaptor.adaptation.teacher import everything, follow
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.batch_only import batch_only
 from domainadaptor.norms.moments import VARIANCES, Variance
 from domainadaptor.options import check_choice, check_count, check_number
 
@@ -44,7 +44,7 @@ class _Cotta(LearningAdaptor):
         predict: str,
     ) -> None:
         super().__init__(network, reset_every=reset_every)
-        self._norm = partial(MixedNorm, alpha=0.0, fold=False, variance=variance)
+        self._norm = partial(batch_only, variance=variance)
         self._symmetric = symmetric
         self._optimizer = KeptOptimizer(optimizer)
         self._draws = Draws(seed)

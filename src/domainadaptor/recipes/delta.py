@@ -1,6 +1,7 @@
 """DELTA: renormalized batches, and rare classes weigh more. Zhao et al., ICLR 2023."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -9,9 +10,11 @@ from torch import Tensor, nn
 
 from domainadaptor.about import about
 from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.average import AveragePrediction
 from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.objective import Forward, Objective
 from domainadaptor.adaptation.optimizers import optimizer_called
+from domainadaptor.adaptation.part import Part
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.norms.renormalized import RenormalizedNorm
 from domainadaptor.options import check_choice, check_count, check_number
@@ -70,17 +73,19 @@ class _Balanced(Objective):
 
     def __init__(self, loss: str, keep: float) -> None:
         self.loss = loss
-        self.keep = keep
-        self._often: Tensor | None = None  # the average prediction
+        self._often = AveragePrediction(keep, uniform=True)
+
+    def _parts(self) -> Sequence[Part]:
+        return (self._often,)
 
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
         """The mean over the images used; None if there are none."""
         p = logits.detach().softmax(1)
-        often = torch.full_like(p[0], 1 / p.shape[1]) if self._often is None else self._often.to(p)
+        often = self._often.before(p)
         surest, own = p.max(1)
         weight = 1 / often.clamp(min=1e-12)[own]
         weight = weight / weight.mean()
-        self._often = self.keep * often + (1 - self.keep) * p.mean(0)
+        self._often.add(p)
         if self.loss == "pseudo-label":
             values, used = F.cross_entropy(logits, own, reduction="none"), surest > 0.4
         else:
@@ -90,15 +95,3 @@ class _Balanced(Objective):
             sure = (0.5 * math.log(p.shape[1]) - values.detach()).exp()
             weight, used = weight * sure, sure > 1
         return (weight * values)[used].mean() if bool(used.any()) else None
-
-    def reset(self) -> None:
-        """Every class was predicted equally often."""
-        self._often = None
-
-    def memory(self) -> Tensor | None:
-        """A copy of the average prediction."""
-        return None if self._often is None else self._often.clone()
-
-    def recall(self, memory: Tensor | None) -> None:
-        """Goes back to it."""
-        self._often = None if memory is None else memory.clone()

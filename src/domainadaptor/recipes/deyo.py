@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -14,9 +13,10 @@ from domainadaptor.adaptation.logits import in_loss_precision
 from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.objective import Forward, Objective
 from domainadaptor.adaptation.optimizers import optimizer_called
+from domainadaptor.adaptation.part import Draws, Part
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.errors import BadBatch
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.batch_only import batch_only
 from domainadaptor.options import check_count, check_number
 from domainadaptor.recipes.sar import skipped
 
@@ -66,7 +66,7 @@ def deyo(
     check_count("seed", seed, low=0)
     return StepAdaptor(
         network,
-        norm=partial(MixedNorm, alpha=0.0, fold=False, variance="biased"),
+        norm=batch_only,
         objective=_ShapeEntropy(margin=margin, drop=drop, patches=patches, weight_margin=weight_margin, seed=seed),
         optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
         steps=steps,
@@ -85,8 +85,10 @@ class _ShapeEntropy(Objective):
         self.drop = drop
         self.patches = patches
         self.weight_margin = weight_margin
-        self.seed = seed
-        self.reset()
+        self._draws = Draws(seed)
+
+    def _parts(self) -> Sequence[Part]:
+        return (self._draws,)
 
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
         """The mean over the images kept; None if there are none."""
@@ -97,7 +99,7 @@ class _ShapeEntropy(Objective):
             return None
         with torch.no_grad():
             # Only the sure images, so that under batch statistics they are normalized among themselves, as published.
-            shuffled = shuffle_patches(images[sure], self.patches, self._generator)
+            shuffled = shuffle_patches(images[sure], self.patches, self._draws.generator)
             q = in_loss_precision(forward(shuffled)).softmax(1)
             p = logits[sure].softmax(1)
             own = p.argmax(1, keepdim=True)
@@ -108,18 +110,6 @@ class _ShapeEntropy(Objective):
         h, lost = h[sure][kept], lost[kept]
         weight = (self.weight_margin * most - h.detach()).exp() + lost.exp()
         return (weight * h).mean()
-
-    def reset(self) -> None:
-        """Draws the same shuffles as at first; on the CPU, so that every device draws the same."""
-        self._generator = torch.Generator("cpu").manual_seed(self.seed)
-
-    def memory(self) -> Tensor:
-        """Which shuffles are next."""
-        return self._generator.get_state()
-
-    def recall(self, memory: Tensor) -> None:
-        """Goes back to those."""
-        self._generator.set_state(memory)
 
 
 def shuffle_patches(images: Tensor, patches: int, generator: torch.Generator) -> Tensor:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import torch.nn.functional as F
@@ -10,15 +9,17 @@ from torch import Tensor, nn
 
 from domainadaptor.about import about
 from domainadaptor.adaptation.adaptor import Adaptation, Adaptor
+from domainadaptor.adaptation.average import AveragePrediction
 from domainadaptor.adaptation.batch import checked_batch
 from domainadaptor.adaptation.copying import independent_copy
 from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.objective import Forward, Objective
 from domainadaptor.adaptation.optimizers import optimizer_called
+from domainadaptor.adaptation.part import Part
 from domainadaptor.adaptation.step import StepAdaptor, gradients_of
 from domainadaptor.errors import BadBatch, BadOption
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.batch_only import batch_only
 from domainadaptor.options import check_count, check_number
 
 __all__ = ["eata", "eta"]
@@ -59,7 +60,7 @@ def eta(
     check_count("steps", steps, low=1)
     return StepAdaptor(
         network,
-        norm=partial(MixedNorm, alpha=0.0, fold=False, variance="biased"),
+        norm=batch_only,
         objective=ReliableEntropy(margin=margin, eps=eps),
         optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
         steps=steps,
@@ -114,7 +115,7 @@ def eata(
         network,
         source_images=source_images,
         fisher_weight=fisher_weight,
-        norm=partial(MixedNorm, alpha=0.0, fold=False, variance="biased"),
+        norm=batch_only,
         objective=ReliableEntropy(margin=margin, eps=eps),
         optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
         steps=steps,
@@ -138,7 +139,11 @@ class ReliableEntropy(Objective):
             check_number("eps", eps, low=0, high=1)
         self.margin = margin
         self.eps = eps
-        self._average: Tensor | None = None  # of the predictions that were kept
+        # Of the predictions that were kept. The authors' program does not reset it, which their paper does not ask for.
+        self._average = AveragePrediction(_KEEP, uniform=False)
+
+    def _parts(self) -> Sequence[Part]:
+        return (self._average,)
 
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
         """The weighted mean over the images kept; None if there are none."""
@@ -146,28 +151,15 @@ class ReliableEntropy(Objective):
         limit = self.margin * math.log(classes)
         h, p = entropy(logits), logits.detach().softmax(1)
         kept = h.detach() < limit
-        if self._average is not None:
-            average = self._average.to(p).unsqueeze(0)
+        if not self._average.empty:
+            average = self._average.before(p).unsqueeze(0)
             eps = cosine_limit(classes) if self.eps is None else self.eps
             kept &= F.cosine_similarity(average, p, dim=1).abs() < eps
         if not bool(kept.any()):
             return None
-        mean = p[kept].mean(0)
-        self._average = mean if self._average is None else _KEEP * self._average.to(p) + (1 - _KEEP) * mean
+        self._average.add(p[kept])
         weight = (limit - h.detach()).exp()
         return (weight * h)[kept].mean()
-
-    def reset(self) -> None:
-        """No prediction was seen. The authors' program keeps the average here, which their paper does not ask for."""
-        self._average = None
-
-    def memory(self) -> Tensor | None:
-        """A copy of the average."""
-        return None if self._average is None else self._average.clone()
-
-    def recall(self, memory: Tensor | None) -> None:
-        """Goes back to it."""
-        self._average = None if memory is None else memory.clone()
 
 
 class _Eata(StepAdaptor):

@@ -1,7 +1,5 @@
 """LAME: the predictions of a batch agree with those of their neighbours. Boudiaf et al., CVPR 2022."""
 
-from functools import partial
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,7 +8,7 @@ from domainadaptor.about import about
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.batch_only import batch_only
 from domainadaptor.options import check_choice, check_count, check_flag, check_number
 
 __all__ = ["lame"]
@@ -110,7 +108,7 @@ def lame(
     check_choice("statistics", statistics, ("source", "batch"))
     return StepAdaptor(
         network,
-        norm=None if statistics == "source" else partial(MixedNorm, alpha=0.0, fold=False, variance="biased"),
+        norm=None if statistics == "source" else batch_only,
         predictor=Laplacian(affinity, int(neighbors), symmetric, float(weight), int(steps), float(tolerance)),
         head=head,
     )

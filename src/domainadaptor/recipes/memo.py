@@ -19,7 +19,7 @@ from domainadaptor.adaptation.part import Draws, KeptOptimizer, OptimizerFactory
 from domainadaptor.adaptation.pixels import IMAGENET_MEAN, IMAGENET_STD, PerChannel, Pixels
 from domainadaptor.adaptation.views import random_views
 from domainadaptor.errors import UnsupportedNetwork
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.constant import ConstantNorm
 from domainadaptor.norms.moments import VARIANCES, Variance
 from domainadaptor.options import check_choice, check_count, check_number
 
@@ -43,7 +43,8 @@ class _Memo(LearningAdaptor):
         seed: int,
     ) -> None:
         super().__init__(network, reset_every=1)
-        self._norm = partial(MixedNorm, alpha=alpha, fold=False, variance=variance)
+        # The authors' program writes the statistics of the views to buffers, which no gradient passes.
+        self._norm = partial(ConstantNorm, alpha=alpha, fold=False, variance=variance)
         self._views, self._area, self._pixels = views, area, pixels
         self._optimizer = KeptOptimizer(optimizer)
         self._draws = Draws(seed)

@@ -1,7 +1,6 @@
 """ROID: certain and diverse images weigh more, weights drift back, priors count. Marsden et al., WACV 2024."""
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,14 +9,16 @@ from torch import Tensor, nn
 
 from domainadaptor.about import about
 from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.average import AveragePrediction
 from domainadaptor.adaptation.logits import in_loss_precision
 from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.objective import Forward, Objective
 from domainadaptor.adaptation.optimizers import optimizer_called
+from domainadaptor.adaptation.part import Draws, Part
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.adaptation.views import random_views
 from domainadaptor.errors import UnsupportedNetwork
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.batch_only import batch_only
 from domainadaptor.options import check_count, check_flag, check_number
 
 __all__ = ["roid"]
@@ -72,7 +73,7 @@ def roid(
         network,
         keep=keep,
         prior=prior,
-        norm=partial(MixedNorm, alpha=0.0, fold=False, variance="biased"),
+        norm=batch_only,
         objective=_WeightedRatio(temperature=temperature, clip=clip, consistency=consistency, seed=seed),
         optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
         steps=steps,
@@ -89,41 +90,29 @@ class _WeightedRatio(Objective):
         self.temperature = temperature
         self.clip = clip
         self.consistency = consistency
-        self.seed = seed
-        self._average: Tensor | None = None  # of all predictions
-        self.reset()
+        self._average = AveragePrediction(_KEEP, uniform=True)
+        self._draws = Draws(seed)
+
+    def _parts(self) -> Sequence[Part]:
+        return self._average, self._draws
 
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
         """The weighted sum, divided by the number of images."""
         weight, kept = self._weigh(logits.detach())
         loss = (weight * soft_likelihood_ratio(logits, self.clip))[kept].sum()
         if self.consistency:
-            views = in_loss_precision(forward(random_views(images[kept], 1, self._generator)))
+            views = in_loss_precision(forward(random_views(images[kept], 1, self._draws.generator)))
             loss = loss + (weight[kept] * _disagreement(views, logits[kept])).sum()
         return loss / len(logits)
 
     def _weigh(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Each image's weight, and which are no less diverse than the batch on average."""
         p = logits.softmax(1)
-        average = torch.full_like(p[0], 1 / p.shape[1]) if self._average is None else self._average.to(p)
+        average = self._average.before(p)
         diversity = _spread(1 - F.cosine_similarity(average.unsqueeze(0), p, dim=1))
         certainty = _spread(-entropy(logits))
-        self._average = _KEEP * average + (1 - _KEEP) * p.mean(0)
+        self._average.add(p)
         return (diversity * certainty / self.temperature).exp(), ~(diversity < diversity.mean())
-
-    def reset(self) -> None:
-        """No prediction was seen; the same views as at first, on the CPU, so that every device draws the same."""
-        self._average = None
-        self._generator = torch.Generator("cpu").manual_seed(self.seed)
-
-    def memory(self) -> tuple[Tensor | None, Tensor]:
-        """The average, and which views are next."""
-        return None if self._average is None else self._average.clone(), self._generator.get_state()
-
-    def recall(self, memory: tuple[Tensor | None, Tensor]) -> None:
-        """Goes back to those."""
-        self._average = None if memory[0] is None else memory[0].clone()
-        self._generator.set_state(memory[1])
 
 
 class _Roid(StepAdaptor):

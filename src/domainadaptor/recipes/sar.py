@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from domainadaptor.adaptation.objective import Forward, Objective
 from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.step import StepAdaptor, gradients_of
 from domainadaptor.errors import BadOption
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.batch_only import batch_only
 from domainadaptor.options import check_count, check_number
 
 __all__ = ["sar"]
@@ -65,7 +64,7 @@ def sar(
     return _Sar(
         network,
         rho=rho,
-        norm=partial(MixedNorm, alpha=0.0, fold=False, variance="biased"),
+        norm=batch_only,
         objective=_SureEntropy(margin=margin, recover_below=recover_below),
         optimizer=optimizer_called("sgd", lr=lr, momentum=momentum),
         steps=steps,

@@ -9,9 +9,9 @@ from domainadaptor.about import about
 from domainadaptor.adaptation import losses
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.objective import Forward, Objective
-from domainadaptor.errors import BadOption
 from domainadaptor.norms.moments import Variance
 from domainadaptor.options import check_choice, check_number
+from domainadaptor.recipes.sar import skipped
 from domainadaptor.recipes.tent import descend
 
 __all__ = ["slr"]
@@ -91,7 +91,7 @@ def slr(
         confidence: The weight of the ratio; None: 0.025 for "authors", 1 for "domainadaptor".
         diversity: The weight of the divergence of the mean prediction from uniform; None: 1, or 0 respectively.
         kappa: The weight of earlier batches in the running mean prediction, which starts uniform.
-        skip: Layers whose scale and shift stay, by how their names begin; None: layer4 for "authors", else none.
+        skip: Layers that do not learn, as "layer4,norm"; "" skips none. None skips layer4 for "authors", else none.
         lr: The learning rate.
         optimizer: "adam" as its authors, or "sgd" as DomainAdaptor's.
         momentum: Of "sgd"; Adam's first.
@@ -109,9 +109,6 @@ def slr(
     check_number("confidence", confidence, low=0)
     check_number("diversity", diversity, low=0)
     check_number("kappa", kappa, low=0, high=1)
-    names = usual[2] if skip is None else (skip,) if isinstance(skip, str) else tuple(skip)
-    if not all(isinstance(name, str) and name for name in names):
-        raise BadOption(f"skip={skip!r}: expected the beginning of a layer's name, or several; () skips none")
     return descend(
         network,
         Ratio(form, float(confidence), float(diversity), float(kappa)),
@@ -124,5 +121,5 @@ def slr(
         m=m,
         variance=variance,
         threshold=threshold,
-        skip=names,
+        skip=usual[2] if skip is None else skipped(network, skip),
     )

@@ -1,6 +1,5 @@
 """T3A: classes described anew by the confident features seen so far. Iwasawa and Matsuo, NeurIPS 2021."""
 
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -12,7 +11,7 @@ from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.batch_only import batch_only
 from domainadaptor.options import check_choice, check_count
 
 __all__ = ["t3a"]
@@ -99,7 +98,7 @@ def t3a(
     check_choice("statistics", statistics, ("source", "batch"))
     return StepAdaptor(
         network,
-        norm=None if statistics == "source" else partial(MixedNorm, alpha=0.0, fold=False, variance="biased"),
+        norm=None if statistics == "source" else batch_only,
         reset_every=reset_every,
         predictor=Templates(int(keep)),
         head=head,

@@ -18,7 +18,7 @@ from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.part import KeptOptimizer, OptimizerFactory, Part
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.batch_only import batch_only
 from domainadaptor.norms.moments import VARIANCES, Variance
 from domainadaptor.options import check_choice, check_count, check_flag, check_number
 
@@ -102,7 +102,7 @@ class _Tsd(LearningAdaptor):
         predict: str,
     ) -> None:
         super().__init__(network, reset_every=reset_every)
-        self._norm = partial(MixedNorm, alpha=0.0, fold=False, variance=variance)
+        self._norm = partial(batch_only, variance=variance)
         self._supports = Supports(keep)
         self._divergence, self._agree, self._lam, self._neighbors = divergence, agree, lam, neighbors
         self._optimizer = KeptOptimizer(optimizer)

@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 
@@ -61,6 +63,21 @@ def test_the_bn_variant_normalizes_each_domain_by_itself():
     loss = arm(net, Settings(literal.CLASSES), variant="bn").update(batches, torch.Generator())["loss"]
     alone = [literal.cross_entropy(literal.forward(p, b.images), b.labels) for b in batches]
     assert loss == pytest.approx(float(sum(alone).detach() / 3), rel=1e-9)
+
+
+def test_all_domains_pass_together_each_with_a_context_of_its_own():
+    """Norm layers see all domains, so that their running statistics suit the network without adaptation."""
+    net, batches = literal.network(), literal.domain_batches()
+    algorithm = arm(net, Settings(literal.CLASSES), variant="cml", context=2).double().train()
+    p, context = literal.table(net), copy.deepcopy(algorithm.network.context)
+    seen = context(torch.cat([b.images for b in batches]))
+    means = [seen[6 * at : 6 * at + 6].mean(0) for at in range(3)]
+    rows = [torch.cat([image, means[at]]) for at, b in enumerate(batches) for image in b.images]
+    expected = literal.cross_entropy(literal.forward(p, torch.stack(rows)), torch.cat([b.labels for b in batches]))
+    first = torch.nn.functional.conv2d(torch.stack(rows), p["c1.weight"], padding=1).mean((0, 2, 3)).detach()
+    running = 0.9 * net.bn1.running_mean + 0.1 * first
+    assert algorithm.update(batches, torch.Generator())["loss"] == pytest.approx(float(expected.detach()), rel=1e-9)
+    torch.testing.assert_close(net.bn1.running_mean, running, atol=1e-9, rtol=1e-9)
 
 
 def test_the_context_is_the_mean_over_the_batch():

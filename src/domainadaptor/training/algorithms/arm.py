@@ -62,7 +62,7 @@ class LearnedLossARM(Algorithm):
 
 
 class DomainwiseARM(Algorithm):
-    """Cross-entropy on one domain at a time: norm layers, or a context network, see a single domain."""
+    """Cross-entropy on one domain at a time: norm layers see a single domain, as those of adabn do."""
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """One step on the mean over domains."""
@@ -71,6 +71,18 @@ class DomainwiseARM(Algorithm):
         self.step(loss)
         labels = torch.cat([batch.labels for batch in batches])
         return {"loss": float(loss.detach()), "accuracy": accuracy(torch.cat(logits).detach(), labels)}
+
+
+class ContextARM(Algorithm):
+    """Cross-entropy of all domains in one pass, in which each has a context of its own."""
+
+    def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
+        """One step on the joined batch, whose statistics are those that the network will run with."""
+        images, labels = joined(batches)
+        logits = self.network(images, [len(batch.labels) for batch in batches])
+        loss = F.cross_entropy(logits, labels)
+        self.step(loss)
+        return {"loss": float(loss.detach()), "accuracy": accuracy(logits.detach(), labels)}
 
 
 def arm(
@@ -98,4 +110,6 @@ def arm(
     check_count("context", context, low=1)
     if variant == "ll":
         return LearnedLossARM(network, settings, inner_lr, learns)
-    return DomainwiseARM(ContextNetwork(network, context) if variant == "cml" else network, settings)
+    if variant == "cml":
+        return ContextARM(ContextNetwork(network, context), settings)
+    return DomainwiseARM(network, settings)
