@@ -1,6 +1,5 @@
 """A stand-in for instance-aware batch norm that learns and whose statistics can follow batches."""
 
-
 import torch
 from torch import Tensor, nn
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from domainadaptor.norms.adaptive import AdaptiveNorm
 from domainadaptor.norms.alpha import layer_alpha
+from domainadaptor.norms.gradient import normalized
 from domainadaptor.norms.moments import (
     Moments,
     Variance,
@@ -152,11 +153,11 @@ class MixedNorm(AdaptiveNorm):
         if use.single or not torch.is_grad_enabled():
             y = self._normalize(x, use.moments)
         elif self.folded is not None:
-            y = self._normalize_through_batch(x, count)
+            y = self._normalize_through_batch(x, use.moments, count)
         elif self.rule == 1:
             y = self._normalize(x, source)
         else:
-            y = self._normalize_through_mixture(x, source, use.alpha)
+            y = self._normalize_through_mixture(x, source, use)
         out: Tensor = self.tail(y)
         return out
 
@@ -217,23 +218,18 @@ class MixedNorm(AdaptiveNorm):
         scale = weight * (var + self.eps).rsqrt()
         return x * scale + (bias - mean * scale)
 
-    def _normalize_through_batch(self, x: Tensor, count: int) -> Tensor:
-        """Batch statistics inside the graph, by the native kernel.
+    def _normalize_through_batch(self, x: Tensor, batch: Moments, count: int) -> Tensor:
+        """Batch statistics inside the graph."""
+        return normalized(x, self.scale, self.shift, batch, self.eps, unbiased_factor(count, self.variance))
 
-        The kernel divides by the biased deviation; with eps and scale reduced it divides by the unbiased one.
-        """
-        if self.eps == 0:  # which the kernel refuses
-            return self._normalize_through_mixture(x, Moments(self.source_mean, self.source_var), 0.0)
-        factor = unbiased_factor(count, self.variance)
-        scale = self.scale / factor**0.5
-        return F.batch_norm(x, None, None, scale, self.shift, training=True, eps=self.eps / factor)
-
-    def _normalize_through_mixture(self, x: Tensor, source: Moments, alpha: Tensor | float) -> Tensor:
+    def _normalize_through_mixture(self, x: Tensor, source: Moments, use: Use) -> Tensor:
         """The mixture inside the graph: alpha is a constant, the batch statistics are not."""
+        if self.rule == 0:
+            return self._normalize_through_batch(x, use.moments, x.numel() // x.shape[1])
         space = [0, *range(2, x.ndim)]
         wide = in_float32(x)
         var, mean = torch.var_mean(wide, dim=space, correction=1 if self.variance == "unbiased" else 0)
-        mixed = source.mix(Moments(mean, var), alpha)
+        mixed = source.mix(Moments(mean, var), use.alpha)
         shape = (1, -1, *[1] * (x.ndim - 2))
         scale = self.scale * (mixed.var + self.eps).rsqrt()
         y = (wide - mixed.mean.reshape(shape)) * scale.reshape(shape) + self.shift.reshape(shape)
