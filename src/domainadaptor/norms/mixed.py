@@ -3,6 +3,7 @@
 DomainAdaptor, ICCV 2023: AdaMixBN is the mixture, "statistics transformation" is the folding.
 """
 
+import weakref
 from typing import NamedTuple
 
 import torch
@@ -63,6 +64,8 @@ class MixedNorm(AdaptiveNorm):
         self.tail = nn.Sequential(*source.tail)
         self.folded: Use | None = None
         self.uses: list[Use] = []
+        self.again = False  # passes may bring the very tensor that an earlier one brought, and nobody wrote to it
+        self._measured: tuple[weakref.ref[Tensor], int, Moments] | None = None
         self._trained = (source.layer,)  # in a tuple, so that it does not count as a part of this layer
 
     source_mean: Tensor
@@ -98,7 +101,7 @@ class MixedNorm(AdaptiveNorm):
             with torch.no_grad():
                 self.source_mean.copy_(self.uses[-1].moments.mean)
                 self.source_var.copy_(self.uses[-1].moments.var)
-        self.uses = []
+        self.uses, self._measured = [], None
 
     def memory(self) -> list[Tensor]:
         """Copies of what it learned."""
@@ -110,7 +113,7 @@ class MixedNorm(AdaptiveNorm):
         for tensor, value in zip((self.scale, self.shift, self.source_mean, self.source_var), memory, strict=True):
             tensor.copy_(value)
         self.scale.grad = self.shift.grad = None
-        self.uses = []
+        self.uses, self._measured = [], None
 
     def learned(self) -> dict[str, Tensor]:
         """What it remembers between batches, by the trained layer's names."""
@@ -127,7 +130,7 @@ class MixedNorm(AdaptiveNorm):
                 self.source_var.copy_(self._trained_var)
         self.scale.grad = self.shift.grad = None
         self.folded = None
-        self.uses = []
+        self.uses, self._measured = [], None
 
     def plain_values(self) -> dict[str, Tensor]:
         """What makes the trained layer, in eval mode, repeat this layer's last use: its four tensors by name.
@@ -148,7 +151,7 @@ class MixedNorm(AdaptiveNorm):
         source = Moments(self.source_mean, self.source_var)
         count = x.numel() // x.shape[1]
         with phase(STATISTICS):
-            use = self._measure(x.detach(), source, count)
+            use = self._measure(x, source, count)
         self.uses.append(use)
         if use.single or not torch.is_grad_enabled():
             y = self._normalize(x, use.moments)
@@ -183,18 +186,30 @@ class MixedNorm(AdaptiveNorm):
         assert self.folded is not None
         if self.folded.single:
             return self.folded
-        batch = self._batch_moments(batch_moments(image_moments(x)), count)
+        batch = self._batch_moments(batch_moments(self._image_moments(x)), count)
         return Use(self.folded.alpha, batch, single=False)
 
     def _alpha(self, x: Tensor, source: Moments, count: int) -> tuple[Tensor | float, Moments]:
         """The weight of the source, and the batch statistics that it is weighed against."""
-        images = image_moments(x)
+        images = self._image_moments(x)
         batch = self._batch_moments(batch_moments(images), count)
         if not isinstance(self.rule, str):
             return float(self.rule), batch
         space = count // x.shape[0]
         images = Moments(images.mean, images.var * unbiased_factor(space, self.variance))
         return layer_alpha(self.rule, images, batch, source, deviations=space > 1), batch
+
+    def _image_moments(self, x: Tensor) -> Moments:
+        """Of each image; as measured before if an earlier pass brought the same tensor."""
+        if not self.again or x.is_inference():
+            return image_moments(x)
+        if self._measured is not None:
+            held, version, moments = self._measured
+            if held() is x and x._version == version:
+                return moments
+        moments = image_moments(x)
+        self._measured = weakref.ref(x), x._version, moments
+        return moments
 
     def _batch_moments(self, biased: Moments, count: int) -> Moments:
         return Moments(biased.mean, biased.var * unbiased_factor(count, self.variance))
