@@ -10,6 +10,7 @@ from domainadaptor.adaptation.copying import twin
 from domainadaptor.adaptation.features import FeatureTap, find_head
 from domainadaptor.adaptation.part import Part
 from domainadaptor.adaptation.snapshot import Snapshot
+from domainadaptor.adaptation.stem import Stem
 from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.norms.adaptive import AdaptiveNorm
 from domainadaptor.norms.mixed import MixedNorm
@@ -40,6 +41,7 @@ class AdaptiveNetwork(Part):
         skip: Names of layers, or of modules that hold them, whose scale and shift do not learn.
         head: Name of the linear layer whose input are the features; "" finds it, None needs no features.
         special: Makes stand-ins for norm layers of kinds that `norm` is not for, by name.
+        again: Whether batches get several passes, so that what these have in common is kept for the next.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class AdaptiveNetwork(Part):
         skip: tuple[str, ...] = (),
         head: str | None = None,
         special: Callable[[nn.Module], Mapping[str, AdaptiveNorm]] | None = None,
+        again: bool = False,
     ) -> None:
         made = {} if special is None else special(source)
         tuned = find_other_norms(source) if others else {}
@@ -91,6 +94,9 @@ class AdaptiveNetwork(Part):
         for p in self.weights.values():
             p.requires_grad_(True)
         self.tap = None if head is None else FeatureTap(self.network, find_head(self.network, head or None))
+        self.stem = Stem(self.network) if again else None
+        for mixed in self.mixed().values():
+            mixed.again = again
         self._buffers = Snapshot(self.network, source)
 
     def learnable(self) -> list[nn.Parameter]:
@@ -229,6 +235,8 @@ class AdaptiveNetwork(Part):
             norm.settle()
         if self.tap is not None:
             self.tap.release()
+        if self.stem is not None:
+            self.stem.release()
         self._buffers.restore()
 
     def memory(self) -> Any:

@@ -286,9 +286,9 @@ class Adaptor(nn.Module, ABC):
             finally:
                 self._busy = None
 
-    def _run(self, network: nn.Module, images: Tensor) -> Tensor:
+    def _run(self, network: nn.Module, images: Tensor, copied: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         # A first layer that works in place would write to the user's images.
-        output = network(images.clone())
+        output = network(images.clone() if copied is None else copied(images))
         return read_logits(output, self.output, len(images))
 
     def _run_source(self, images: Tensor) -> Tensor:

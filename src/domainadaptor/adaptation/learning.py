@@ -84,7 +84,7 @@ class LearningAdaptor(Adaptor):
         """One pass of the network that predicts, or of another."""
         network = self._main if network is None else network
         network.begin_pass()
-        return self._run(network.network, images)
+        return self._run(network.network, images, None if network.stem is None else network.stem.input)
 
     def _first_pass(self, images: Tensor, grad: bool, network: AdaptiveNetwork | None = None) -> Tensor:
         """The pass that folds. A layer found to be used more than once must not, so the pass is made again."""

@@ -74,6 +74,7 @@ class StepAdaptor(LearningAdaptor):
             others=self._others,
             skip=self._skip,
             head=self._head,
+            again=self._steps > 0 and (self._predict_after or self._steps > 1),
         )
 
     def _parts(self) -> Sequence[Part]:

@@ -25,16 +25,21 @@ def random_views(images: Tensor, count: int, generator: torch.Generator, area: t
     if images.ndim != 4:
         raise BadBatch(f"views are crops of images of shape (N, C, H, W), got {tuple(images.shape)}; use another loss")
     size = images.shape[-2:]
-    views = [_view(image, size, generator, area) for _ in range(count) for image in images]
     memory = torch.channels_last if images.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
-    return torch.stack(views).contiguous(memory_format=memory)
+    views = torch.empty(
+        (count * len(images), *images.shape[1:]), dtype=images.dtype, device=images.device, memory_format=memory
+    )
+    for view, image in zip(views, (image for _ in range(count) for image in images), strict=True):
+        view.copy_(_view(image, size, generator, area))
+    return views
 
 
 def _view(image: Tensor, size: torch.Size, generator: torch.Generator, share: tuple[float, float]) -> Tensor:
     flip = torch.rand((), generator=generator, device="cpu").item() < 0.5
     top, left, height, width = _crop_box(size[0], size[1], generator, share)
-    crop = image[:, top : top + height, left : left + width]
-    view = F.interpolate(crop.unsqueeze(0), size=size, mode="bilinear", align_corners=False).squeeze(0)
+    crop = image[:, top : top + height, left : left + width].unsqueeze(0)
+    crop = crop.contiguous(memory_format=torch.channels_last)  # which is faster, to the same bits
+    view = F.interpolate(crop, size=size, mode="bilinear", align_corners=False).squeeze(0)
     return view.flip(-1) if flip else view
 
 

@@ -2,12 +2,12 @@
 
 from torch import Tensor
 
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.mixed import MixedNorm, Use
 from domainadaptor.norms.moments import Moments
 
 
 class ConstantNorm(MixedNorm):
     """Normalizes with alpha * source + (1 - alpha) * batch statistics, which gradients treat as running ones."""
 
-    def _normalize_through_mixture(self, x: Tensor, source: Moments, alpha: Tensor | float) -> Tensor:
-        return self._normalize(x, self.uses[-1].moments)
+    def _normalize_through_mixture(self, x: Tensor, source: Moments, use: Use) -> Tensor:
+        return self._normalize(x, use.moments)

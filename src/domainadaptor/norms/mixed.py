@@ -3,6 +3,7 @@
 DomainAdaptor, ICCV 2023: AdaMixBN is the mixture, "statistics transformation" is the folding.
 """
 
+import weakref
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from domainadaptor.norms.adaptive import AdaptiveNorm
 from domainadaptor.norms.alpha import layer_alpha
+from domainadaptor.norms.gradient import normalized
 from domainadaptor.norms.moments import (
     Moments,
     Variance,
@@ -62,6 +64,8 @@ class MixedNorm(AdaptiveNorm):
         self.tail = nn.Sequential(*source.tail)
         self.folded: Use | None = None
         self.uses: list[Use] = []
+        self.again = False  # passes may bring the very tensor that an earlier one brought, and nobody wrote to it
+        self._measured: tuple[weakref.ref[Tensor], int, Moments] | None = None
         self._trained = (source.layer,)  # in a tuple, so that it does not count as a part of this layer
 
     source_mean: Tensor
@@ -97,7 +101,7 @@ class MixedNorm(AdaptiveNorm):
             with torch.no_grad():
                 self.source_mean.copy_(self.uses[-1].moments.mean)
                 self.source_var.copy_(self.uses[-1].moments.var)
-        self.uses = []
+        self.uses, self._measured = [], None
 
     def memory(self) -> list[Tensor]:
         """Copies of what it learned."""
@@ -109,7 +113,7 @@ class MixedNorm(AdaptiveNorm):
         for tensor, value in zip((self.scale, self.shift, self.source_mean, self.source_var), memory, strict=True):
             tensor.copy_(value)
         self.scale.grad = self.shift.grad = None
-        self.uses = []
+        self.uses, self._measured = [], None
 
     def learned(self) -> dict[str, Tensor]:
         """What it remembers between batches, by the trained layer's names."""
@@ -126,7 +130,7 @@ class MixedNorm(AdaptiveNorm):
                 self.source_var.copy_(self._trained_var)
         self.scale.grad = self.shift.grad = None
         self.folded = None
-        self.uses = []
+        self.uses, self._measured = [], None
 
     def plain_values(self) -> dict[str, Tensor]:
         """What makes the trained layer, in eval mode, repeat this layer's last use: its four tensors by name.
@@ -147,16 +151,16 @@ class MixedNorm(AdaptiveNorm):
         source = Moments(self.source_mean, self.source_var)
         count = x.numel() // x.shape[1]
         with phase(STATISTICS):
-            use = self._measure(x.detach(), source, count)
+            use = self._measure(x, source, count)
         self.uses.append(use)
         if use.single or not torch.is_grad_enabled():
             y = self._normalize(x, use.moments)
         elif self.folded is not None:
-            y = self._normalize_through_batch(x, count)
+            y = self._normalize_through_batch(x, use.moments, count)
         elif self.rule == 1:
             y = self._normalize(x, source)
         else:
-            y = self._normalize_through_mixture(x, source, use.alpha)
+            y = self._normalize_through_mixture(x, source, use)
         out: Tensor = self.tail(y)
         return out
 
@@ -182,18 +186,30 @@ class MixedNorm(AdaptiveNorm):
         assert self.folded is not None
         if self.folded.single:
             return self.folded
-        batch = self._batch_moments(batch_moments(image_moments(x)), count)
+        batch = self._batch_moments(batch_moments(self._image_moments(x)), count)
         return Use(self.folded.alpha, batch, single=False)
 
     def _alpha(self, x: Tensor, source: Moments, count: int) -> tuple[Tensor | float, Moments]:
         """The weight of the source, and the batch statistics that it is weighed against."""
-        images = image_moments(x)
+        images = self._image_moments(x)
         batch = self._batch_moments(batch_moments(images), count)
         if not isinstance(self.rule, str):
             return float(self.rule), batch
         space = count // x.shape[0]
         images = Moments(images.mean, images.var * unbiased_factor(space, self.variance))
         return layer_alpha(self.rule, images, batch, source, deviations=space > 1), batch
+
+    def _image_moments(self, x: Tensor) -> Moments:
+        """Of each image; as measured before if an earlier pass brought the same tensor."""
+        if not self.again or x.is_inference():
+            return image_moments(x)
+        if self._measured is not None:
+            held, version, moments = self._measured
+            if held() is x and x._version == version:
+                return moments
+        moments = image_moments(x)
+        self._measured = weakref.ref(x), x._version, moments
+        return moments
 
     def _batch_moments(self, biased: Moments, count: int) -> Moments:
         return Moments(biased.mean, biased.var * unbiased_factor(count, self.variance))
@@ -217,23 +233,18 @@ class MixedNorm(AdaptiveNorm):
         scale = weight * (var + self.eps).rsqrt()
         return x * scale + (bias - mean * scale)
 
-    def _normalize_through_batch(self, x: Tensor, count: int) -> Tensor:
-        """Batch statistics inside the graph, by the native kernel.
+    def _normalize_through_batch(self, x: Tensor, batch: Moments, count: int) -> Tensor:
+        """Batch statistics inside the graph."""
+        return normalized(x, self.scale, self.shift, batch, self.eps, unbiased_factor(count, self.variance))
 
-        The kernel divides by the biased deviation; with eps and scale reduced it divides by the unbiased one.
-        """
-        if self.eps == 0:  # which the kernel refuses
-            return self._normalize_through_mixture(x, Moments(self.source_mean, self.source_var), 0.0)
-        factor = unbiased_factor(count, self.variance)
-        scale = self.scale / factor**0.5
-        return F.batch_norm(x, None, None, scale, self.shift, training=True, eps=self.eps / factor)
-
-    def _normalize_through_mixture(self, x: Tensor, source: Moments, alpha: Tensor | float) -> Tensor:
+    def _normalize_through_mixture(self, x: Tensor, source: Moments, use: Use) -> Tensor:
         """The mixture inside the graph: alpha is a constant, the batch statistics are not."""
+        if self.rule == 0:
+            return self._normalize_through_batch(x, use.moments, x.numel() // x.shape[1])
         space = [0, *range(2, x.ndim)]
         wide = in_float32(x)
         var, mean = torch.var_mean(wide, dim=space, correction=1 if self.variance == "unbiased" else 0)
-        mixed = source.mix(Moments(mean, var), alpha)
+        mixed = source.mix(Moments(mean, var), use.alpha)
         shape = (1, -1, *[1] * (x.ndim - 2))
         scale = self.scale * (mixed.var + self.eps).rsqrt()
         y = (wide - mixed.mean.reshape(shape)) * scale.reshape(shape) + self.shift.reshape(shape)

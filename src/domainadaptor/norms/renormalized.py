@@ -45,12 +45,12 @@ class RenormalizedNorm(MixedNorm):
     def _variance(self, average: Moments) -> Tensor:
         return (average.var.square() - self.eps).clamp(min=0)
 
-    def _normalize_through_mixture(self, x: Tensor, source: Moments, alpha: Tensor | float) -> Tensor:
+    def _normalize_through_mixture(self, x: Tensor, source: Moments, use: Use) -> Tensor:
         """By the averages in value, through the batch statistics in the graph."""
         wide = in_float32(x)
         var, mean = torch.var_mean(wide, dim=[0, *range(2, x.ndim)], correction=0)
         deviation = (var + self.eps).sqrt()
-        used = self.uses[-1].moments
+        used = use.moments
         far = (used.var + self.eps).sqrt()
         ratio, shift = deviation.detach() / far, (mean.detach() - used.mean) / far
         shape = (1, -1, *[1] * (x.ndim - 2))
