@@ -1,8 +1,10 @@
 """All cells of an experiment: which are done, which can run, and running them one by one."""
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from domainadaptor.errors import AdaptationError
@@ -67,7 +69,7 @@ class Grid:
             "title": experiment.title,
             "about": experiment.about,
             "file": experiment.file.name,
-            "command": f"domainadaptor run {experiment.file.parent.name}/{experiment.file.name}",
+            "command": shlex.join(["domainadaptor", "run", Path(*experiment.file.parts[-2:]).as_posix()]),
             "remarks": list(experiment.remarks),
             "tables": [self._table(number, table) for number, table in enumerate(experiment.tables)],
         }
