@@ -203,6 +203,32 @@ def test_a_trip_starts_the_count_of_batches_anew():
     assert torch.equal(adaptor.adapted(x)(x), net(x))
 
 
+def test_a_peek_past_the_guard_shows_what_was_learned():
+    net = stir(GoldenNet())
+    x = batch(6, 3, 12, 12)
+    options = {"lr": 0.5, "predict": "after"}
+    guarded, free = da.adapt(net, "tent", guard=True, **options), da.adapt(net, "tent", **options)
+    assert guarded.peek(x).fell_back
+    assert torch.equal(guarded.peek(x).logits, net(x))
+    assert torch.equal(guarded.peek(x, guarded=False).logits, free.peek(x).logits)
+    assert not torch.equal(free.peek(x).logits, net(x))
+    assert guarded.collapse.memory() is None
+
+
+def test_a_peek_that_fails_changes_nothing(monkeypatch):
+    net = stir(GoldenNet())
+    first, second = (batch(6, 3, 12, 12, seed=seed) for seed in range(2))
+    adaptor, other = (da.adapt(net, "tent", lr=0.01, guard=True) for _ in range(2))
+    for each in (adaptor, other):
+        each(first)
+    with monkeypatch.context() as patched:
+        patched.setattr(CollapseGuard, "look", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            adaptor.peek(second)
+    assert torch.equal(adaptor(second), other(second))
+    assert torch.equal(adaptor(first), other(first))
+
+
 def test_mistakes_are_explained():
     net = stir(GoldenNet())
     with pytest.raises(BadOption, match="forgets after each batch"):
