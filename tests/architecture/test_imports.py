@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "prediction": {"errors", "files", "adaptation", "data"},
     "reports": {"errors"},
     "bench": {"errors", "phases", "adaptation", "networks", "domainadaptor"},
+    "stress": {"errors", "options", "adaptation", "data", "domainadaptor"},
     "demo": {"errors", "data", "domainadaptor"},
     "cli": {
         "errors",
@@ -42,6 +43,7 @@ MAY_IMPORT = {
         "prediction",
         "reports",
         "bench",
+        "stress",
         "demo",
         "domainadaptor",
     },

@@ -29,6 +29,7 @@ class Adaptation(NamedTuple):
     alpha: dict[str, float]  # layer -> weight of its source statistics; "layer[i]" for the uses of a reused layer
     note: str | None  # why it fell back, or which layers could not take part
     fell_back: bool = False  # the logits are the source network's own
+    collapsed: bool = False  # because the guard went back to the source, and everything was forgotten
 
 
 class Adaptor(nn.Module, ABC):
@@ -141,7 +142,7 @@ class Adaptor(nn.Module, ABC):
                 return self._empty(images)
             held = self._held()
             try:
-                return self._try(images, guarded)[0]
+                return self._try(images, guarded)
             finally:
                 self._put_back(held)
 
@@ -233,9 +234,9 @@ class Adaptor(nn.Module, ABC):
                 return
             held = self._held()
             try:
-                result, collapsed = self._try(images)
+                result = self._try(images)
                 yield result
-                if collapsed:
+                if result.collapsed:
                     self._forget_all()
                     return
                 if result.fell_back:  # what misled it is not remembered
@@ -245,18 +246,17 @@ class Adaptor(nn.Module, ABC):
                 self._put_back(held)
                 raise
 
-    def _try(self, images: Tensor, guarded: bool = True) -> tuple[Adaptation, bool]:
-        """Learns from a batch and predicts it; and whether the guard wants everything to be forgotten."""
+    def _try(self, images: Tensor, guarded: bool = True) -> Adaptation:
+        """Learns from a batch and predicts it, with the source network where that went wrong."""
         if self.reset_every == 1:
             self._forget()
         result = self._learn(images)
         if not result.fell_back and not finite(result.logits):
             why = "the adapted logits are not finite (lr too large?)"
             result = self._fall_back(images, result.before, result.alpha, why)
-        collapsed = self._collapsed(images, result) if guarded else None
-        if collapsed:
-            result = self._fall_back(images, result.before, result.alpha, collapsed)
-        return result, bool(collapsed)
+        if guarded and (collapse := self._collapsed(images, result)):
+            result = self._fall_back(images, result.before, result.alpha, collapse)._replace(collapsed=True)
+        return result
 
     def _held(self) -> tuple[Any, Any]:
         """A copy of all that was learned and seen between batches, for `_put_back`."""

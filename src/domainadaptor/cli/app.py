@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import domainadaptor
-from domainadaptor.cli import bench, check, data, demo, methods, predict, report, train
+from domainadaptor.cli import bench, check, data, demo, methods, predict, report, stress, train
 from domainadaptor.cli.terminal import Exit, err
 from domainadaptor.errors import AdaptationError
 
@@ -26,6 +26,7 @@ app.command("methods")(methods.methods)
 app.command("check")(check.check)
 app.command("predict")(predict.predict)
 app.command("train")(train.train)
+app.command("stress")(stress.stress)
 app.command("bench")(bench.bench)
 app.add_typer(data.app)
 app.add_typer(report.app, name="report")
