@@ -12,7 +12,7 @@ from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.part import Part
 
 _WINDOW = 256  # images, or four per class
-_STRAY = 0.006, 0.05  # how far weights may go, relative to their size, under fixed and under batch statistics
+_STRAY = 0.006, 0.02  # how far weights may go, relative to their size, under fixed and under batch statistics
 _FAR = 0.3  # how far they may go at all
 _POOR, _FRACTION = (
     0.2,
@@ -35,10 +35,10 @@ class CollapseGuard(Part):
     What predictions tell is the entropy of their mean less their mean entropy, over the last 256 images or four times
     the number of classes, as a part of the most that so many classes allow: 1 if they are sure and varied, 0 if all are
     alike. Both ways to collapse, one answer for everything and no answer at all, bring it down; ordinary batches of a
-    network that works have 0.4 to 1. With t for it, weights may go s / (1 - t) away from the source, as a part of its
-    size, and never more than 0.3. s is 0.05 where layers normalize with the statistics of the batch, which undoes much
-    of what weights do, and 0.006 where they do not. So a network whose answers stay good learns on, while noise,
-    constant images or one class at a time end it before it loses much.
+    network that works have 0.4 to 1. With t for it, weights may go 0.006 / (1 - t) away from the source, as a part of
+    its size; where layers normalize with the statistics of the batch, which undoes much of what weights do, it is
+    0.02 / (1 - t)²; and never more than 0.3. So a network whose answers stay good learns on, while noise, constant
+    images or one class at a time end it before it loses much.
 
     Under the statistics of a batch, images that are noise or all of one class get sure and varied answers too, and more
     so the longer they are learned from. The source network, with its own statistics, is not deceived: t is the lower of
@@ -72,7 +72,7 @@ class CollapseGuard(Part):
             asked = in_loss_precision(source().detach())
             self._source = _with(self._source, asked)
         known = told if self._source is None else min(told, _information(*self._source))
-        limit = min(_FAR, stray / max(1 - known, 1e-6))
+        limit = min(_FAR, stray / max(1 - known, 1e-6) ** (1 + drift.batch))
         if not drift.far <= limit:  # nor if it is not a number
             whose = "predictions" if known == told else "the source network's own predictions"
             return (
