@@ -160,7 +160,13 @@ def test_the_rule():
     assert deceived.look(sure, Drift(0.009, 1.0), pytest.fail) is None
     assert deceived.look(sure, Drift(0.019, 1.0), lambda: sure[:1].expand(512, 8)) is None
     why = deceived.look(sure, Drift(0.021, 1.0), lambda: sure[:1].expand(512, 8))
-    assert "with the source network's own predictions that tell 0.00 of what they could, 0.020 is the limit" in why
+    assert "predictions that tell 1.00 of what they could, and the source network's own 0.00, 0.020 is the limit" in why
+    # Answers that tell half of what the source's do are worth nothing, however much that is.
+    worse, mixed = CollapseGuard(), torch.cat([sure[:256], torch.zeros(256, 8)])
+    assert worse.look(mixed, Drift(0.019, 1.0), lambda: sure) is None
+    assert "tell 0.50 of what they could, and the source network's own 1.00, 0.020" in worse.look(
+        mixed, Drift(0.021, 1.0), lambda: sure
+    )
     # Near the source, but its answers are all alike where the source's are not.
     why = CollapseGuard().look(sure[:1].expand(512, 8), Drift(0.0, 1.0), lambda: sure)
     assert "predictions tell 0.00 of what they could, the source network's 1.00" in why
@@ -199,7 +205,7 @@ def test_copies_moves_and_failures_keep_what_it_saw(monkeypatch):
     def tripping(adaptor):
         return [adaptor.adapt(x).fell_back for x in batches[4:]]
 
-    adaptor = da.adapt(net, "tent", lr=0.003, guard=True)
+    adaptor = da.adapt(net, "tent", lr=0.0015, guard=True)
     for x in batches[:4]:
         adaptor(x)
 

@@ -14,10 +14,9 @@ from domainadaptor.adaptation.part import Part
 _WINDOW = 256  # images, or four per class
 _STRAY = 0.006, 0.02  # how far weights may go, relative to their size, under fixed and under batch statistics
 _FAR = 0.3  # how far they may go at all
-_POOR, _FRACTION = (
-    0.2,
-    0.25,
-)  # predictions this poor are compared with the source's; below this part of them is collapse
+_LESS = 0.75  # predictions that tell less than this part of what the source's do are no reason to go anywhere
+_POOR = 0.2  # predictions this poor are compared with the source's for the same batch
+_FRACTION = 0.25  # of those: less is collapse
 
 Seen = tuple[Tensor, float, int]  # the mean prediction, the mean entropy, how many images
 
@@ -42,7 +41,8 @@ class CollapseGuard(Part):
 
     Under the statistics of a batch, images that are noise or all of one class get sure and varied answers too, and more
     so the longer they are learned from. The source network, with its own statistics, is not deceived: t is the lower of
-    what the answers tell and what the source's tell, once the weights have gone half as far as any answer allows. Where
+    what the answers tell and what the source's tell, once the weights have gone half as far as any answer allows; and
+    it is 0 where the answers tell less than three quarters of what the source's do, as with one image at a time. Where
     a domain is so far away that the source tells little of it, learning starts over more often than it would have to.
 
     No matter how near the weights are, it is also collapse where the answers tell less than 0.2, and for the batch
@@ -71,20 +71,21 @@ class CollapseGuard(Part):
         if told < _POOR or not drift.far <= stray / 2:
             asked = in_loss_precision(source().detach())
             self._source = _with(self._source, asked)
-        known = told if self._source is None else min(told, _information(*self._source))
+        theirs = told if self._source is None else _information(*self._source)
+        known = min(told, theirs) if told >= _LESS * theirs else 0.0
         limit = min(_FAR, stray / max(1 - known, 1e-6) ** (1 + drift.batch))
         if not drift.far <= limit:  # nor if it is not a number
-            whose = "predictions" if known == told else "the source network's own predictions"
             return (
                 f"the guard went back to the source: the weights are {drift.far:.3f} of their size away from it, and "
-                f"with {whose} that tell {known:.2f} of what they could, {limit:.3f} is the limit"
+                f"with predictions that tell {told:.2f} of what they could, and the source network's own {theirs:.2f}, "
+                f"{limit:.3f} is the limit"
             )
         if told < _POOR and asked is not None:
-            mine, theirs = (_information(*_means(z), len(z)) for z in (own, asked))
-            if theirs > _POOR and mine < _FRACTION * theirs:
+            now, plain = (_information(*_means(z), len(z)) for z in (own, asked))
+            if plain > _POOR and now < _FRACTION * plain:
                 return (
-                    f"the guard went back to the source: predictions tell {mine:.2f} of what they could, the source "
-                    f"network's {theirs:.2f}"
+                    f"the guard went back to the source: predictions tell {now:.2f} of what they could, the source "
+                    f"network's {plain:.2f}"
                 )
         return None
 
