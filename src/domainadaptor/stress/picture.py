@@ -65,7 +65,7 @@ def _panel(panel: Any, report: Report, kind: str) -> None:
                 label="the guard went back",
             )
     course = report.of(kind, True)
-    trips = "" if course is None else f": {len(course.trips)} times back"
+    trips = "" if course is None else f", {len(course.trips)}x back to the source"
     panel.set_title(f"{kind}{trips}", loc="left", fontsize=10)
     panel.set_ylim(0, 102)
     panel.tick_params(labelsize=8)
