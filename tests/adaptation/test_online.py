@@ -81,6 +81,21 @@ def test_looking_and_empty_batches_change_nothing(method, net):
     assert same(seen, expected)
 
 
+@pytest.mark.parametrize("guard", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_peek_is_the_next_answer_and_changes_nothing(method, guard, net):
+    quiet = {"lr": 1e-3} if guard and "lr" in da.options_of(method) else {}
+    expected = answers(make(method, net, guard=guard, **quiet))
+    adaptor = make(method, net, guard=guard, **quiet)
+    for images, answer in zip(BATCHES, expected, strict=True):
+        for other in BATCHES:
+            adaptor.peek(other)
+        assert torch.equal(adaptor.peek(images).logits, answer)
+        assert torch.equal(adaptor(images), answer)
+    assert adaptor.peek(BATCHES[0][:0]).logits.shape == (0, 7)
+    assert not torch.equal(adaptor.peek(BATCHES[0]).logits, expected[0])
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_what_misleads_is_not_remembered(method, net):
     adaptor, other = make(method, net), make(method, net)

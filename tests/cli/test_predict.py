@@ -247,3 +247,49 @@ def test_published_weights_name_what_they_see(program, tmp_path, data_root):
     done = program("predict", "resnet20", "ships", "--weights", "pretrained", "--root", data_root, "--method", "source")
     assert done.returncode == 0, done.stderr
     assert sum(row["source_prediction"] == "ship" for row in rows(tmp_path / "predictions.csv")) >= 8
+
+
+@pytest.mark.parametrize("method", ["eata", "adabn-source-and-test"])
+def test_source_images_reach_the_methods_that_need_them(program, folder, checkpoint, tmp_path, method):
+    network, own = checkpoint()
+    known = tmp_path / "known"
+    (known / "deep").mkdir(parents=True)
+    rng = np.random.default_rng(1)
+    for at in range(6):
+        Image.fromarray(rng.integers(100, 255, (30, 30, 3), dtype=np.uint8)).save(known / "deep" / f"{at}.png")
+    (known / "notes.txt").write_text("no image")
+
+    def read(place):
+        paths = sorted(path for path in place.rglob("*.*") if path.suffix != ".txt")
+        return torch.stack([own.transform()(Image.open(path).convert("RGB")) for path in paths])
+
+    images = read(folder)
+    # One batch each, in which the order makes no difference.
+    given = {"source_images": read(known), "target_images": images}
+    options = {} if method == "adabn-source-and-test" else {"lr": 0.5, "margin": 1.0, "eps": 1.0, "predict": "after"}
+    if method == "eata":
+        del given["target_images"]
+    expected = da.adapt(network, method, **given, **options)(images).softmax(1).max(1).values
+    words = [word for name, value in options.items() for word in ("--option", f"{name}={value}")]
+    done = program("predict", "c.safetensors", folder, "--method", method, "--source-images", known, *words)
+    assert done.returncode == 0, done.stderr
+    found = [float(row["adapted_confidence"]) for row in rows(tmp_path / "predictions.csv")]
+    assert found == pytest.approx(expected.tolist(), abs=1e-4)
+    assert program("check", "c.safetensors", "--method", method).returncode == 0
+
+
+def test_source_images_that_are_missing_or_of_no_use_are_explained(program, folder, checkpoint, tmp_path):
+    checkpoint()
+    (tmp_path / "empty").mkdir()
+    for words, hint in [
+        (("--method", "eata"), "--source-images DIR"),
+        (("--method", "adabn-source-and-test"), "--source-images DIR"),
+        (("--method", "tent", "--source-images", folder), "leave out --source-images"),
+        (("--method", "eata", "--source-images", "none"), "--source-images: no folder at 'none'"),
+        (("--method", "eata", "--source-images", "empty"), "--source-images: none of the 0 files"),
+    ]:
+        done = program("predict", "c.safetensors", folder, *words)
+        assert done.returncode == 1
+        assert hint in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+        assert not (tmp_path / "predictions.csv").exists()

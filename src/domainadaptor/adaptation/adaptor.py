@@ -29,6 +29,7 @@ class Adaptation(NamedTuple):
     alpha: dict[str, float]  # layer -> weight of its source statistics; "layer[i]" for the uses of a reused layer
     note: str | None  # why it fell back, or which layers could not take part
     fell_back: bool = False  # the logits are the source network's own
+    collapsed: bool = False  # because the guard went back to the source, and everything was forgotten
 
 
 class Adaptor(nn.Module, ABC):
@@ -124,6 +125,27 @@ class Adaptor(nn.Module, ABC):
         with self._session(images) as result:
             return result
 
+    def peek(self, images: Tensor, *, guarded: bool = True) -> Adaptation:
+        """What would come of a batch if it were next; nothing of it is remembered.
+
+        Args:
+            images: The batch.
+            guarded: Whether the guard, where there is one, may answer with the source network; otherwise it is asked
+                nothing, and the answer is that of what was learned, however bad.
+
+        Raises:
+            BadBatch: The images cannot be used.
+            SourceChanged: The network was edited after it was wrapped.
+        """
+        with self._checked(images) as images:
+            if len(images) == 0:
+                return self._empty(images)
+            held = self._held()
+            try:
+                return self._try(images, guarded)
+            finally:
+                self._put_back(held)
+
     def adapted(self, images: Tensor) -> nn.Module:
         """A plain, independent network that holds what this batch taught: its eval output on it is the adapted one.
 
@@ -178,17 +200,11 @@ class Adaptor(nn.Module, ABC):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Adaptor":
         with self._alone():
-            held, batches, seen = (
-                self._memory(),
-                self._batches,
-                None if self.collapse is None else self.collapse.memory(),
-            )
+            held, batches = self._held(), self._batches
             self._exchange(linked_copy(self.source)._apply(fn))
             if batches:
-                self._recall(held)
+                self._put_back(held)
                 self._batches = batches
-                if self.collapse is not None:
-                    self.collapse.recall(seen)
         return self
 
     def _exchange(self, source: nn.Module) -> None:
@@ -216,30 +232,42 @@ class Adaptor(nn.Module, ABC):
             if len(images) == 0:
                 yield self._empty(images)
                 return
-            episodic = self.reset_every == 1
-            if episodic:
-                self._forget()
-            held = None if episodic else self._memory()
-            seen = None if self.collapse is None else self.collapse.memory()
+            held = self._held()
             try:
-                result = self._learn(images)
-                if not result.fell_back and not finite(result.logits):
-                    why = "the adapted logits are not finite (lr too large?)"
-                    result = self._fall_back(images, result.before, result.alpha, why)
-                if collapsed := self._collapsed(images, result):
-                    result = self._fall_back(images, result.before, result.alpha, collapsed)
+                result = self._try(images)
                 yield result
-                if collapsed:
+                if result.collapsed:
                     self._forget_all()
                     return
                 if result.fell_back:  # what misled it is not remembered
-                    self._recall(held)
+                    self._recall(held[0])
                 self._count()
             except BaseException:
-                self._recall(held)
-                if self.collapse is not None:
-                    self.collapse.recall(seen)
+                self._put_back(held)
                 raise
+
+    def _try(self, images: Tensor, guarded: bool = True) -> Adaptation:
+        """Learns from a batch and predicts it, with the source network where that went wrong."""
+        if self.reset_every == 1:
+            self._forget()
+        result = self._learn(images)
+        if not result.fell_back and not finite(result.logits):
+            why = "the adapted logits are not finite (lr too large?)"
+            result = self._fall_back(images, result.before, result.alpha, why)
+        if guarded and (collapse := self._collapsed(images, result)):
+            result = self._fall_back(images, result.before, result.alpha, collapse)._replace(collapsed=True)
+        return result
+
+    def _held(self) -> tuple[Any, Any]:
+        """A copy of all that was learned and seen between batches, for `_put_back`."""
+        learned = None if self.reset_every == 1 else self._memory()
+        return learned, None if self.collapse is None else self.collapse.memory()
+
+    def _put_back(self, held: tuple[Any, Any]) -> None:
+        learned, seen = held
+        self._recall(learned)
+        if self.collapse is not None:
+            self.collapse.recall(seen)
 
     def _collapsed(self, images: Tensor, result: Adaptation) -> str | None:
         """Why the guard wants to go back, if there is a guard and it does."""

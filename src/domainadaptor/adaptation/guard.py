@@ -12,14 +12,13 @@ from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.part import Part
 
 _WINDOW = 256  # images, or four per class
-_STRAY = 0.006, 0.07  # how far weights may go, relative to their size, under fixed and under batch statistics
+_STRAY = 0.006, 0.02  # how far weights may go, relative to their size, under fixed and under batch statistics
 _FAR = 0.3  # how far they may go at all
-_POOR, _FRACTION = (
-    0.2,
-    0.25,
-)  # predictions this poor are compared with the source's; below this part of them is collapse
+_LESS = 0.75  # predictions that tell less than this part of what the source's do are no reason to go anywhere
+_POOR = 0.2  # predictions this poor are compared with the source's for the same batch
+_FRACTION = 0.25  # of those: less is collapse
 
-Seen = tuple[Tensor, float, int]
+Seen = tuple[Tensor, float, int]  # the mean prediction, the mean entropy, how many images
 
 
 class Drift(NamedTuple):
@@ -35,17 +34,26 @@ class CollapseGuard(Part):
     What predictions tell is the entropy of their mean less their mean entropy, over the last 256 images or four times
     the number of classes, as a part of the most that so many classes allow: 1 if they are sure and varied, 0 if all are
     alike. Both ways to collapse, one answer for everything and no answer at all, bring it down; ordinary batches of a
-    network that works have 0.4 to 1. With t for it, weights may go s / (1 - t) away from the source, as a part of its
-    size, and never more than 0.3. s is 0.07 where layers normalize with the statistics of the batch, which undoes much
-    of what weights do, and 0.006 where they do not. So a network whose answers stay good learns on, while noise,
-    constant images or one class at a time end it before it loses much. No matter how near the weights are, it is also
-    collapse where t is below 0.2 and the batch itself tells less than a quarter of what the source network makes of it.
+    network that works have 0.4 to 1. With t for it, weights may go 0.006 / (1 - t) away from the source, as a part of
+    its size; where layers normalize with the statistics of the batch, which undoes much of what weights do, it is
+    0.02 / (1 - t)²; and never more than 0.3. So a network whose answers stay good learns on, while noise, constant
+    images or one class at a time end it before it loses much.
+
+    Under the statistics of a batch, images that are noise or all of one class get sure and varied answers too, and more
+    so the longer they are learned from. The source network, with its own statistics, is not deceived: t is the lower of
+    what the answers tell and what the source's tell, once the weights have gone half as far as any answer allows; and
+    it is 0 where the answers tell less than three quarters of what the source's do, as with one image at a time. Where
+    a domain is so far away that the source tells little of it, learning starts over more often than it would have to.
+
+    No matter how near the weights are, it is also collapse where the answers tell less than 0.2, and for the batch
+    itself less than a quarter of what the source network makes of it.
 
     Statistics that follow the stream are not watched: they come back with ordinary images.
     """
 
     def __init__(self) -> None:
-        self._seen: Seen | None = None  # the mean prediction, the mean entropy, how many images
+        self._seen: Seen | None = None
+        self._source: Seen | None = None  # the same of the source's own answers, where it was asked
 
     def look(self, logits: Tensor, drift: Drift, source: Callable[[], Tensor]) -> str | None:
         """Takes in a batch's answer; why it is time to go back, or None.
@@ -55,46 +63,54 @@ class CollapseGuard(Part):
             drift: How far the weights are from the source.
             source: Gives the source network's own answer for the batch.
         """
-        told = self._told(in_loss_precision(logits.detach()))
+        own = in_loss_precision(logits.detach())
+        self._seen = _with(self._seen, own)
+        told = _information(*self._seen)
         stray = drift.batch * _STRAY[1] + (1 - drift.batch) * _STRAY[0]
-        limit = min(_FAR, stray / max(1 - told, 1e-6))
+        asked = None
+        if told < _POOR or not drift.far <= stray / 2:
+            asked = in_loss_precision(source().detach())
+            self._source = _with(self._source, asked)
+        theirs = told if self._source is None else _information(*self._source)
+        known = min(told, theirs) if told >= _LESS * theirs else 0.0
+        limit = min(_FAR, stray / max(1 - known, 1e-6) ** (1 + drift.batch))
         if not drift.far <= limit:  # nor if it is not a number
             return (
                 f"the guard went back to the source: the weights are {drift.far:.3f} of their size away from it, and "
-                f"with predictions that tell {told:.2f} of what they could, {limit:.3f} is the limit"
+                f"with predictions that tell {told:.2f} of what they could, and the source network's own {theirs:.2f}, "
+                f"{limit:.3f} is the limit"
             )
-        if told < _POOR:
-            mine, theirs = (_information(*_means(in_loss_precision(z.detach())), len(z)) for z in (logits, source()))
-            if theirs > _POOR and mine < _FRACTION * theirs:
+        if told < _POOR and asked is not None:
+            now, plain = (_information(*_means(z), len(z)) for z in (own, asked))
+            if plain > _POOR and now < _FRACTION * plain:
                 return (
-                    f"the guard went back to the source: predictions tell {mine:.2f} of what they could, the source "
-                    f"network's {theirs:.2f}"
+                    f"the guard went back to the source: predictions tell {now:.2f} of what they could, the source "
+                    f"network's {plain:.2f}"
                 )
         return None
 
-    def _told(self, logits: Tensor) -> float:
-        mean, sureness = _means(logits)
-        count = len(logits)
-        if self._seen is not None:
-            old, old_sureness, seen = self._seen
-            count = min(seen + len(logits), max(_WINDOW, 4 * logits.shape[1]))
-            share = min(1.0, len(logits) / count)
-            mean = (1 - share) * old.to(mean) + share * mean
-            sureness = (1 - share) * old_sureness + share * sureness
-        self._seen = (mean, sureness, count)
-        return _information(*self._seen)
-
     def reset(self) -> None:
         """No image was seen."""
-        self._seen = None
+        self._seen = self._source = None
 
-    def memory(self) -> Seen | None:
+    def memory(self) -> tuple[Seen | None, Seen | None]:
         """What was seen."""
-        return self._seen  # never written to, only replaced
+        return self._seen, self._source  # never written to, only replaced
 
-    def recall(self, memory: Seen | None) -> None:
+    def recall(self, memory: tuple[Seen | None, Seen | None]) -> None:
         """Goes back to that."""
-        self._seen = memory
+        self._seen, self._source = memory
+
+
+def _with(seen: Seen | None, logits: Tensor) -> Seen:
+    """What was seen, with one more batch in it; what is older than the window fades."""
+    mean, sureness = _means(logits)
+    if seen is None:
+        return mean, sureness, len(logits)
+    old, old_sureness, count = seen
+    count = min(count + len(logits), max(_WINDOW, 4 * logits.shape[1]))
+    share = min(1.0, len(logits) / count)
+    return (1 - share) * old.to(mean) + share * mean, (1 - share) * old_sureness + share * sureness, count
 
 
 def _means(logits: Tensor) -> tuple[Tensor, float]:

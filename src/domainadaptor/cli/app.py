@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import domainadaptor
-from domainadaptor.cli import bench, check, data, demo, evaluate, methods, predict, report, run, train
+from domainadaptor.cli import bench, check, data, demo, evaluate, methods, predict, report, run, stress, train
 from domainadaptor.cli.terminal import Exit, err
 from domainadaptor.errors import AdaptationError
 
@@ -28,6 +28,7 @@ app.command("predict")(predict.predict)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("run")(run.run)
+app.command("stress")(stress.stress)
 app.command("bench")(bench.bench)
 app.add_typer(data.app)
 app.command("report")(report.report)

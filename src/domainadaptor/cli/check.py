@@ -48,7 +48,7 @@ def check(
 ) -> None:
     """Show which layers of a network adapt, which do not and why, and probe that wrapping is neutral."""
     from domainadaptor.networks.build import open_network  # timm and torchvision take seconds to import
-    from domainadaptor.networks.checkpoint import heads_for
+    from domainadaptor.supplies import options_from
 
     place = find_device(device)
     opened = open_network(network, weights, root=root, seed=seed).at(size)
@@ -57,7 +57,11 @@ def check(
     built = opened.network.to(place)
     side = opened.preprocessing.size
     images = torch.randn(batch_size, 3, side, side, generator=torch.Generator().manual_seed(seed)).to(place)
-    adaptor = domainadaptor.adapt(built, method, **{**heads_for(method, opened.heads), **parse_options(option or [])})
+    # The probe's images stand for source and test images too: which layers adapt does not depend on them.
+    own = options_from(
+        method, heads=opened.heads, preprocessing=opened.preprocessing, source_images=images, target_images=images
+    )
+    adaptor = domainadaptor.adapt(built, method, **{**own, **parse_options(option or [])})
     note = adaptor.adapt(images).note
     layers, probed = adaptor.layers(), probe(built, images)
     if as_json:

@@ -1,11 +1,13 @@
 """`domainadaptor predict`: a folder of images, adapted batch by batch, into a table."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from PIL import Image
+from torch import Tensor
 
 import domainadaptor
 from domainadaptor.cli.options import MethodOptions, parse_options
@@ -24,8 +26,11 @@ from domainadaptor.cli.terminal import (
     progress_bar,
     show_notes,
 )
+from domainadaptor.data.sample import FolderImages
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.prediction import FolderPrediction, predict_folder, read_classes, write_csv
+
+_MOST_SOURCE_IMAGES = 2000  # what EATA's authors take; more tell little more
 
 
 def predict(
@@ -45,6 +50,14 @@ def predict(
     root: Root = None,
     method: Annotated[str, typer.Option(help="See domainadaptor methods.")] = "domainadaptor-t",
     option: MethodOptions = None,
+    source_images: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="For eata and adabn-source-and-test: a folder of images like those of the training, at any depth; "
+            f"{_MOST_SOURCE_IMAGES} of them are taken.",
+        ),
+    ] = None,
     output: Annotated[Path, typer.Option(help="Where the table goes.")] = Path("predictions.csv"),
     size: Annotated[int | None, typer.Option(min=1, help="Input side; the network's own otherwise.")] = None,
     device: Device = "auto",
@@ -56,8 +69,10 @@ def predict(
     if not output.absolute().parent.is_dir():
         raise BadFile(f"no folder for --output {str(output)!r}; make it first")
     from domainadaptor.networks.build import is_file, open_network  # timm and torchvision take seconds to import
-    from domainadaptor.networks.checkpoint import heads_for
+    from domainadaptor.supplies import check_wants_source_images, options_from
 
+    if source_images is not None:
+        check_wants_source_images(method, "--source-images")
     if weights in (None, "none") and not is_file(network):
         raise BadOption(
             f"with which weights? say --weights FILE, or --weights pretrained for published ones that are on this "
@@ -65,17 +80,17 @@ def predict(
         )
     place = find_device(device)
     opened = open_network(network, weights, read_classes(classes) if classes is not None else [], root).at(size)
-    options = {**heads_for(method, opened.heads), **parse_options(option or [])}
-    if "seed" in domainadaptor.options_of(method):
-        options.setdefault("seed", seed)
-    adaptor = domainadaptor.adapt(opened.network.to(place), method, **options)
+    transform = opened.preprocessing.transform()
+    own = {} if source_images is None else _images_before(method, source_images, images, transform, batch_size, seed)
+    options = options_from(method, heads=opened.heads, preprocessing=opened.preprocessing, seed=seed, **own)
+    adaptor = domainadaptor.adapt(opened.network.to(place), method, **{**options, **parse_options(option or [])})
     with progress_bar(total=0) as bar:
         found = predict_folder(
             adaptor,
             images,
             leave_out=output,  # the table of an earlier run
             classes=opened.classes,
-            transform=opened.preprocessing.transform(),
+            transform=transform,
             device=place,
             batch_size=batch_size,
             seed=seed,
@@ -102,6 +117,19 @@ def predict(
         out.print(f"Each image: {opened.preprocessing.sentence()}.", highlight=False, soft_wrap=True)
     if any(row.damaged for row in found.rows):
         raise typer.Exit(Exit.SOME_SKIPPED)
+
+
+def _images_before(
+    method: str, source: Path, target: Path, transform: Callable[[Image.Image], Tensor], batch_size: int, seed: int
+) -> dict[str, FolderImages]:
+    """What a method looks at before the first batch: images like those of the training, and those to predict."""
+    try:
+        known = FolderImages(source, transform, seed=seed, most=_MOST_SOURCE_IMAGES, batch_size=batch_size)
+    except BadFile as error:
+        raise BadFile(f"--source-images: {error}") from error
+    if "target_images" not in domainadaptor.options_of(method):
+        return {"source_images": known}
+    return {"source_images": known, "target_images": FolderImages(target, transform, seed=seed, batch_size=batch_size)}
 
 
 def _summary(found: FolderPrediction, output: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from domainadaptor.experiments.networks import Located
 from domainadaptor.experiments.store import FORMAT
 from domainadaptor.files import digest_of
 from domainadaptor.networks.build import Opened, open_network
-from domainadaptor.networks.checkpoint import heads_for
+from domainadaptor.supplies import options_from
 
 _SOURCE_IMAGES = 2000  # that a method may look at, as EATA's authors
 
@@ -132,20 +132,15 @@ class Workshop:
 
     def _options(self, cell: Cell, opened: Opened, test: TestImages, segments: Sequence[Segment]) -> dict[str, Any]:
         """The method's options: those of the cell, and what it needs and can be had."""
-        known = domainadaptor.options_of(cell.method)
-        options: dict[str, Any] = dict(heads_for(cell.method, opened.heads))
-        for name, value in (
-            ("seed", cell.seed),
-            ("mean", opened.preprocessing.mean),
-            ("std", opened.preprocessing.std),
-        ):
-            if name in known:
-                options[name] = value
-        if "source_images" in known:
-            options["source_images"] = self._source_images(cell, opened)
-        if "target_images" in known:
-            options["target_images"] = _Batches(test, segments)
-        return options | dict(cell.options)
+        own = options_from(
+            cell.method,
+            heads=opened.heads,
+            preprocessing=opened.preprocessing,
+            source_images=self._source_images(cell, opened),
+            target_images=_Batches(test, segments),
+            seed=cell.seed,
+        )
+        return {**own, **cell.options}
 
     def _source_images(self, cell: Cell, opened: Opened) -> "_Batches | None":
         """Some of the images that the network was trained on, in plain batches."""

@@ -1,0 +1,65 @@
+import json
+
+import pytest
+
+from domainadaptor.data.digits import CLASSES
+from domainadaptor.data.preprocessing import squashed
+from domainadaptor.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
+from tests.conftest import stir
+
+SHORT = ("--batches", "4", "--every", "2", "--probe", "12", "--batch-size", "4", "--output", "out")
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    network = stir(make_network("resnet20", 10, head_bias=True, norm="batch"))
+    card = Card("cifar:resnet20", CLASSES, squashed(16), head_bias=True, norm="batch")
+    save_checkpoint(tmp_path / "c.safetensors", Checkpoint(card, network.state_dict()))
+    return "c.safetensors"
+
+
+def test_a_table_a_record_and_a_picture(program, checkpoint, tmp_path):
+    words = ("stress", checkpoint, "digits", "--domain", "pen", "--kind", "noise", "--kind", "shuffled", *SHORT)
+    done = program(*words, "--option", "lr=10")
+    assert done.returncode == 0, done.stderr
+    assert "The source network has" in done.stdout
+    for words_of_it in ("With the guard, hostile streams bring it", "Without the guard, hostile streams bring it"):
+        assert words_of_it in done.stdout
+    record = json.loads((tmp_path / "out" / "stress.json").read_text())
+    assert [(c["kind"], c["guard"]) for c in record["courses"]] == [
+        (kind, guard) for kind in ("noise", "shuffled") for guard in (True, False)
+    ]
+    assert record["domain"] == "pen"
+    assert record["options"] == {"lr": 10, "seed": 0}
+    assert record["courses"][0]["at"] == [2, 4]
+    assert record["courses"][0]["trips"] == [1, 2, 3, 4]  # a step of that size is too far, every time
+    assert (tmp_path / "out" / "stress.png").is_file()
+    again = program(*words, "--option", "lr=10", "--json")
+    assert [c["accuracy"] for c in json.loads(again.stdout)["courses"]] == [c["accuracy"] for c in record["courses"]]
+
+
+def test_one_side_only_and_source_images_are_the_data_sets(program, checkpoint, tmp_path):
+    words = ("stress", checkpoint, "digits", "--kind", "tiny", "--method", "eata", "--guard", *SHORT)
+    done = program(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert [course["guard"] for course in record["courses"]] == [True]
+    assert record["options"] == {"source_images": "<Tensor>"}
+    assert record["most_points_below_source"]["no_guard"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("resnet20", "digits"), "with which weights?"),
+        (("c.safetensors", "digits", "--kind", "noisy"), "did you mean 'noise'"),
+        (("c.safetensors", "digits", "--domain", "ink"), "no domain 'ink'"),
+        (("c.safetensors", "digits", "--method", "domainadaptor-t"), "forgets after each batch"),
+    ],
+)
+def test_mistakes_are_explained(program, checkpoint, tmp_path, words, hint):
+    done = program("stress", *words, *SHORT)
+    assert done.returncode == 1
+    assert hint in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
