@@ -16,6 +16,11 @@ def in_chunks(probe, *lengths):
     return list(zip(probe.images.split(lengths), probe.labels.split(lengths), strict=True))
 
 
+def trained():
+    torch.manual_seed(3)
+    return stir(GoldenNet())
+
+
 def probe_of(net, count=20):
     images = batch(count, 3, 12, 12, seed=9)
     labels = net(images).argmax(1)
@@ -24,7 +29,7 @@ def probe_of(net, count=20):
 
 
 def test_it_is_what_a_copy_of_the_adaptor_says():
-    net = stir(GoldenNet())
+    net = trained()
     probe = probe_of(net)
     adaptor = da.adapt(net, "tent", lr=0.1)
     for seed in range(3):
@@ -33,7 +38,7 @@ def test_it_is_what_a_copy_of_the_adaptor_says():
     parts = in_chunks(probe, 7, 7, 6)
     state, guard = adaptor.state_dict(), adaptor.collapse
     # Written out: batch statistics, with the scales and shifts that were learned.
-    learned = stir(GoldenNet())
+    learned = trained()
     learned.load_state_dict(state)
     for layer in learned.modules():
         if isinstance(layer, nn.BatchNorm2d):
@@ -47,7 +52,7 @@ def test_it_is_what_a_copy_of_the_adaptor_says():
 
 
 def test_it_looks_past_the_guard():
-    net = stir(GoldenNet())
+    net = trained()
     probe = probe_of(net)
     options = {"lr": 10.0, "predict": "after"}  # the step on the probe itself would wake the guard
     guarded, free = da.adapt(net, "tent", guard=True, **options), da.adapt(net, "tent", **options)
