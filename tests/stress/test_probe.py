@@ -1,3 +1,4 @@
+import pytest
 import torch
 from torch import nn
 
@@ -5,6 +6,12 @@ import domainadaptor as da
 from domainadaptor.stress.probe import probe_accuracy, source_accuracy
 from domainadaptor.stress.streams import Labeled
 from tests.conftest import GoldenNet, batch, stir
+
+
+@pytest.fixture(autouse=True)
+def _same_networks():
+    """Whatever ran before."""
+    torch.manual_seed(0)
 
 
 def percent(network, probe, chunks):

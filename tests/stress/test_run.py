@@ -24,7 +24,7 @@ KINDS = ("noise", "tiny", "shuffled")
 
 @pytest.fixture(scope="module")
 def net():
-    torch.manual_seed(3)
+    torch.manual_seed(0)
     return stir(GoldenNet())
 
 
