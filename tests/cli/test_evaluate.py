@@ -89,6 +89,9 @@ def test_the_command_of_a_record_repeats_it(program, base):
         (["--method", "tent", "--option", "lrr=1"], "lr"),
         (["--option", "lr=1"], "one --method"),
         (["--measure", "distances"], "statistics-distances"),
+        (["--data-option", "root=x"], "no option 'root'"),
+        (["--data-option", "name=x"], "no option 'name'"),
+        (["--data-option", "seed=x"], "seed='x': expected a whole number"),
     ],
 )
 def test_mistakes_are_explained(program, base, more, said):

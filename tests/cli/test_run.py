@@ -89,6 +89,7 @@ def test_a_damaged_record_is_made_again_and_said(program, base):
     [
         (["run"], "which experiment"),
         (["run", "experiments/smal.toml"], "--list"),
+        (["run", "--list", "nowhere"], "nowhere"),
         (["run", "experiments/small.toml", "--checkpoint", "mine"], "NAME=FILE"),
         (["run", "experiments/small.toml", "--checkpoint", "min=x.safetensors"], "mine"),
     ],

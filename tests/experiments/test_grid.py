@@ -218,6 +218,20 @@ def test_other_options_of_a_data_set_are_other_images(base):
     assert not torch.equal(*pictures)
 
 
+def test_a_network_that_is_replaced_meanwhile_is_not_taken_for_the_first(base):
+    make_checkpoint(base / "more.safetensors")
+    text = TEXT.replace(
+        "[networks.absent]", '[networks.more]\ncheckpoint = "{base}/more.safetensors"\n[networks.absent]'
+    )
+    grid = grid_of(
+        base, text.replace('[rows."Tent"]', '[rows."other"]\nmethod = "adabn"\nnetwork = "more"\n[rows."Tent"]')
+    )
+    make_checkpoint(base / "mine.safetensors", sources=("day",))
+    failed = run_all(grid, Store(base / "results"), SILENT)
+    assert len(failed) == 4
+    assert all("replaced meanwhile" in why for why in failed.values())
+
+
 @pytest.mark.parametrize("text", ["{", "[]"])
 def test_another_file_called_record_does_no_harm(base, text):
     (base / "record.json").write_text(text)

@@ -83,7 +83,7 @@ def run(
             grids.append(Grid(read_experiment(path, cache_folder() / "runs", given), workshop))
         except BadFile as error:
             refused.append(str(error))
-    if refused and not listed:
+    if refused and not (listed and grids):
         raise BadFile("\n".join(refused))
     names = [grid.experiment.name for grid in grids]
     if twice := sorted({name for name in names if names.count(name) > 1}):

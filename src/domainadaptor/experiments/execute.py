@@ -172,6 +172,14 @@ class Workshop:
         if self._network is None or self._network[0] != key:
             argument = str(network.path) if network.path is not None else network.argument
             opened = open_network(argument, network.weights, root=self.root)
+            if (
+                network.path is not None
+                and key in self._known
+                and digest_of(network.path) != self._known[key]["sha256"]
+            ):
+                raise BadFile(
+                    f"{str(network.path)!r} was replaced meanwhile: the same command runs it as another network"
+                )
             opened.network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
             self._network = key, opened
         return self._network[1]
