@@ -176,3 +176,9 @@ def test_an_output_that_is_a_file_is_said(program, base):
     result = program(*arguments(base, *OWN))
     assert result.returncode == 1
     assert "--output" in result.stderr
+
+
+def test_a_list_makes_no_folders(program, base):
+    (base / "results").mkdir()
+    program("run", "--list", "--root", str(base / "pictures"))
+    assert not list((base / "results").iterdir())

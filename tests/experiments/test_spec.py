@@ -218,6 +218,8 @@ ZOO = '[networks.published]\nnetwork = "resnet20"'
         (MIXED, 'measure = "loss-curves"\nscal = 3.0', "scale"),
         (MIXED, 'method = "eata"\nlr = 2020-01-01', "finite number"),
         (MIXED, 'method = "eata"\nlr = nan', "finite number"),
+        (MIXED, 'method = "eata"\nlr = "fast"', "lr='fast'"),
+        (MIXED, 'method = "adabn-source-and-test"\nsource_weigth = 1', "has no option"),
         (MIXED, 'method = "eata"\nsource_images = "here"', "cannot be written down"),
         (DOMAINS, "domains = [1]", "different names"),
         (DOMAINS, 'domains = ["photo", "photo"]', "different names"),

@@ -247,7 +247,7 @@ def _needs(grid: "Grid") -> str:
 def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
     from domainadaptor.experiments.store import Store
 
-    store = Store(output) if output.is_dir() else None
+    store = Store(output) if (output / "records").is_dir() else None  # a list makes no folders
     rows = []
     for grid in grids:
         cells = grid.runnable()

@@ -40,7 +40,8 @@ SHOWS = (
     "classifier-norms",
     "loss-curves",
 )
-_NEEDED = ("source_images", "target_images", "task", "learned_loss")  # options that the experiment cannot write down
+_IMAGES, _HEADS = ("source_images", "target_images"), ("task", "learned_loss")
+_NEEDED = (*_IMAGES, *_HEADS)  # options that the experiment cannot write down
 _TOP = {
     "title": kinds.TEXT,
     "about": kinds.TEXT,
@@ -448,9 +449,10 @@ def _build(method: str, options: Mapping[str, Any]) -> None:
     given = [name for name in options if name in _NEEDED]
     if given:
         raise BadOption(f"{given[0]} cannot be written down here: it is taken from the network and the data")
-    if any(name in known for name in _NEEDED) or method == "note":  # it is built with a trained network alone
+    if any(name in known for name in _HEADS) or method == "note":  # it is built with a trained network alone
         return
+    images = {name: [torch.zeros(2, 3, 8, 8)] for name in _IMAGES if name in known}
     norm = nn.BatchNorm2d(4)
     network = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 7))
     with torch.random.fork_rng(devices=[]):
-        domainadaptor.adapt(network.eval(), method, **options)
+        domainadaptor.adapt(network.eval(), method, **images, **options)
