@@ -451,7 +451,7 @@ def _build(method: str, options: Mapping[str, Any]) -> None:
         raise BadOption(f"{given[0]} cannot be written down here: it is taken from the network and the data")
     if any(name in known for name in _HEADS) or method == "note":  # it is built with a trained network alone
         return
-    images = {name: [torch.zeros(2, 3, 8, 8)] for name in _IMAGES if name in known}
+    images: dict[str, Any] = {name: [torch.zeros(2, 3, 8, 8)] for name in _IMAGES if name in known}
     norm = nn.BatchNorm2d(4)
     network = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 7))
     with torch.random.fork_rng(devices=[]):
