@@ -89,6 +89,9 @@ def test_the_command_of_a_record_repeats_it(program, base):
         (["--method", "tent", "--option", "lrr=1"], "lr"),
         (["--option", "lr=1"], "one --method"),
         (["--measure", "distances"], "statistics-distances"),
+        (["--data-option", "root=x"], "no option 'root'"),
+        (["--data-option", "name=x"], "no option 'name'"),
+        (["--data-option", "seed=x"], "seed='x': expected a whole number"),
     ],
 )
 def test_mistakes_are_explained(program, base, more, said):
@@ -109,3 +112,39 @@ def test_other_classes_are_refused(program, base):
     result = program(*arguments(base))
     assert result.returncode == 1
     assert "cat, dog, owl, yak" in result.stderr
+
+
+def test_lists_in_the_command_of_a_record_come_back_as_lists(program, base):
+    import shlex
+
+    from domainadaptor.experiments.cell import Cell
+    from domainadaptor.experiments.networks import Located
+
+    checkpoint = base / "mine.safetensors"
+    cell = Cell("folders", ("night",), Located("mine", str(checkpoint)), "sar", {"skip": ["layer3", "bn1"]})
+    words = shlex.split(cell.command())[1:]
+    (record,) = json.loads(program(*words, "--root", str(base / "pictures"), "--json").stdout)
+    assert record["run"]["options"] == {"skip": ["layer3", "bn1"]}
+
+
+def test_the_command_of_a_measurement_repeats_it(program, base):
+    import shlex
+
+    more = ["--measure", "loss-curves", "--option", "scale=3.0", "--json"]
+    (record,) = json.loads(program(*arguments(base, *more)).stdout)
+    words = shlex.split(record["command"])[1:]
+    (again,) = json.loads(program(*words, "--root", str(base / "pictures"), "--device", "cpu", "--json").stdout)
+    assert again["id"] == record["id"]
+
+
+@pytest.mark.parametrize("more", [["--target", "nite"], ["--method", "tend"], ["--source", "dya"]])
+def test_nothing_runs_where_a_later_name_is_wrong(program, base, more):
+    kept = base / "results"
+    result = program(*arguments(base, "--target", "night", "--method", "source", "--output", str(kept), *more))
+    assert result.returncode == 1
+    assert not list(kept.rglob("*.json"))
+
+
+def test_what_is_named_twice_runs_once(program, base):
+    twice = ["--target", "night", "--method", "source"] * 2
+    assert len(json.loads(program(*arguments(base, *twice, "--json")).stdout)) == 1

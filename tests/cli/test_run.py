@@ -89,6 +89,7 @@ def test_a_damaged_record_is_made_again_and_said(program, base):
     [
         (["run"], "which experiment"),
         (["run", "experiments/smal.toml"], "--list"),
+        (["run", "--list", "nowhere"], "nowhere"),
         (["run", "experiments/small.toml", "--checkpoint", "mine"], "NAME=FILE"),
         (["run", "experiments/small.toml", "--checkpoint", "min=x.safetensors"], "mine"),
     ],
@@ -97,3 +98,87 @@ def test_mistakes_are_explained(program, base, words, said):
     result = program(*words)
     assert result.returncode == 1
     assert said in result.stderr
+
+
+def test_names_are_no_markup(program, base):
+    (base / "pictures" / "night").rename(base / "pictures" / "[red]")
+    (base / "own.safetensors").write_bytes((base / "night.safetensors").read_bytes())
+    text = TEXT.replace('"night"', '"[red]"').replace('"One"', '"[/b] one"').replace('."AdaBN"', '."[/i]"')
+    (base / "experiments" / "small.toml").write_text(text)
+    result = program(*arguments(base, "--checkpoint", "mine=own.safetensors", "--output", "[red] results"))
+    assert result.returncode == 0, result.stderr
+    for part in ("[red]", "[/b] one", "[/i]", "[red] results"):
+        assert part in result.stdout
+
+
+def test_an_experiment_that_cannot_run_does_not_stop_the_others(program, base):
+    other = TEXT.replace("networks.mine", "networks.lost").replace('"mine"', '"lost"').replace("none/", "lost/")
+    (base / "experiments" / "another.toml").write_text(other)
+    result = program("run", "experiments/another.toml", *arguments(base)[1:], "--device", "cpu")
+    assert result.returncode == 1
+    assert "another cannot run" in result.stderr
+    assert "small cannot run" in result.stderr
+    words = arguments(base, "--json")[1:]
+    given = TEXT.replace("none/{target}", "{target}")
+    (base / "experiments" / "small.toml").write_text(given)
+    result = program("run", "experiments/another.toml", *words)
+    assert result.returncode == 3, result.stderr
+    assert list(json.loads(result.stdout)) == ["another", "small"]
+    assert len(list((base / "results" / "records").glob("*.json"))) == 2
+    plan = json.loads((base / "results" / "plans" / "another.json").read_text())
+    assert plan["tables"][0]["rows"][0]["cells"] == {"night": [None]}
+
+
+def test_mistakes_of_all_files_are_said_at_once_and_a_list_goes_without_them(program, base):
+    for name in ("bad", "worse"):
+        (base / "experiments" / f"{name}.toml").write_text("titel = 1")
+    result = program("run", "experiments/bad.toml", "experiments/worse.toml")
+    assert result.returncode == 1
+    assert "bad.toml" in result.stderr
+    assert "worse.toml" in result.stderr
+    result = program("run", "--list", "--root", str(base / "pictures"), "--json")
+    assert result.returncode == 3
+    assert [row["experiment"] for row in json.loads(result.stdout)] == ["small"]
+    assert "titel" in result.stderr
+
+
+def test_two_experiments_of_one_name_are_refused(program, base):
+    (base / "more").mkdir()
+    (base / "more" / "small.toml").write_text(TEXT)
+    result = program("run", "more/small.toml", *arguments(base, *OWN)[1:])
+    assert result.returncode == 1
+    assert "more than one experiment 'small'" in result.stderr
+
+
+def test_the_list_guesses_minutes_only_where_a_time_is_known(program, base):
+    words = ["run", "--list", "--root", str(base / "pictures"), "--json"]
+    (row,) = json.loads(program(*words).stdout)
+    assert row["minutes"] is None
+    (base / "experiments" / "small.toml").write_text(TEXT.replace("[rows", "milliseconds = 10_000\n[rows", 1))
+    (row,) = json.loads(program(*words).stdout)
+    # 24 images at 10 s: plain, and once more for the source and for AdaBN
+    assert row["minutes"] == 16.0
+
+
+def test_missing_prints_commands_alone(program, base):
+    result = program(*arguments(base, "--missing"))
+    assert result.returncode == 0
+    assert result.stdout == ""
+    assert "none/night.safetensors" in result.stderr
+    text = TEXT.replace('checkpoint = "none/{target}.safetensors"', 'train = { dataset = "folders", size = 12 }')
+    (base / "experiments" / "small.toml").write_text(text)
+    (line,) = program(*arguments(base, "--missing")).stdout.splitlines()
+    assert line == "domainadaptor train folders --size 12 --seed 0 --target night"
+
+
+def test_an_output_that_is_a_file_is_said(program, base):
+    (base / "results").write_text("")
+    result = program(*arguments(base, *OWN))
+    assert result.returncode == 1
+    assert "--output" in result.stderr
+
+
+def test_a_list_makes_no_folders(program, base):
+    (base / "results").mkdir()
+    program("run", "--list", "--root", str(base / "pictures"))
+    assert not list((base / "results").iterdir())

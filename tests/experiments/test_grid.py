@@ -9,11 +9,13 @@ import pytest
 import torch
 
 import domainadaptor as da
+from domainadaptor.data.preprocessing import squashed
 from domainadaptor.errors import BadFile
 from domainadaptor.experiments import grid as grids
-from domainadaptor.experiments.cell import id_of
+from domainadaptor.experiments.cell import Cell, id_of
 from domainadaptor.experiments.execute import Workshop
 from domainadaptor.experiments.grid import Grid, Watcher, run_all
+from domainadaptor.experiments.networks import Located
 from domainadaptor.experiments.spec import read_experiment
 from domainadaptor.experiments.store import Store
 from tests.experiments.pictures import make_checkpoint, make_pictures
@@ -151,6 +153,103 @@ def test_a_cell_that_fails_is_recorded_and_the_rest_goes_on(base, monkeypatch):
     assert sum("failed" in record for record in records_of(store).values()) == 1
     assert run_all(grid_of(base), store, SILENT) == {}
     assert not any("failed" in record for record in records_of(store).values())
+
+
+@pytest.mark.parametrize("spoil", [KeyError("odd"), "nan"], ids=["any error", "a number that cannot be written"])
+def test_whatever_a_cell_does_the_rest_goes_on(base, monkeypatch, spoil):
+    measure = Workshop.measure
+
+    def odd(self, cell, progress):
+        if cell.method == "source":
+            if isinstance(spoil, KeyError):
+                raise spoil
+            return measure(self, cell, progress) | {"memory": float("nan")}
+        return measure(self, cell, progress)
+
+    monkeypatch.setattr(Workshop, "measure", odd)
+    store = Store(base / "results")
+    assert len(run_all(grid_of(base), store, SILENT)) == 2
+    assert sum("failed" in record for record in records_of(store).values()) == 2
+    assert len(records_of(store)) == 4
+
+
+def test_a_cell_that_another_process_tried_in_vain_meanwhile_is_left_to_the_next_run(base, monkeypatch):
+    store, other = Store(base / "results"), Store(base / "results")
+    grid = grid_of(base)
+    _, second, *_ = grid.runnable()
+    measure = Workshop.measure
+    ran = []
+
+    def meanwhile(self, cell, progress):
+        ran.append(cell)
+        if len(ran) == 1:  # the other process fails at the next cell
+            other.write(grids._attempt(grid.runnable()[second], second, Failing(self), SILENT))
+        return measure(self, cell, progress)
+
+    class Failing:
+        def __init__(self, workshop):
+            self.run_of, self.device = workshop.run_of, workshop.device
+
+        def measure(self, *_):
+            raise RuntimeError("no memory")
+
+    monkeypatch.setattr(Workshop, "measure", meanwhile)
+    assert run_all(grid, store, SILENT) == {second: "RuntimeError: no memory"}
+    assert len(ran) == 3
+    assert run_all(grid_of(base), store, SILENT) == {}
+    assert len(ran) == 4
+
+
+def test_domains_that_are_not_there_are_said_before_anything_runs(base):
+    text = TEXT.replace('"night", "dusk"', '"nite", "dusk"') + 'sources = ["dya"]\n'
+    with pytest.raises(BadFile) as raised:
+        grid_of(base, text)
+    for part in ("'nite'", "night", "'dya'", "day"):
+        assert part in str(raised.value)
+
+
+def test_other_options_of_a_data_set_are_other_images(base):
+    workshop = Workshop(base / "pictures" / "night", None, torch.device("cpu"))
+    made = [
+        Cell("corrupted", ("gaussian_noise",), Located("mine", "mine"), data_options={"size": 12, "seed": seed})
+        for seed in (0, 1)
+    ]
+    pictures = [workshop._pictures_of(cell, "gaussian_noise", squashed(12)).take([0])[0] for cell in made]
+    assert not torch.equal(*pictures)
+
+
+def test_a_network_that_is_replaced_meanwhile_is_not_taken_for_the_first(base):
+    make_checkpoint(base / "more.safetensors")
+    text = TEXT.replace(
+        "[networks.absent]", '[networks.more]\ncheckpoint = "{base}/more.safetensors"\n[networks.absent]'
+    )
+    grid = grid_of(
+        base, text.replace('[rows."Tent"]', '[rows."other"]\nmethod = "adabn"\nnetwork = "more"\n[rows."Tent"]')
+    )
+    make_checkpoint(base / "mine.safetensors", sources=("day",))
+    failed = run_all(grid, Store(base / "results"), SILENT)
+    assert len(failed) == 4
+    assert all("replaced meanwhile" in why for why in failed.values())
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_another_file_called_record_does_no_harm(base, text):
+    (base / "record.json").write_text(text)
+    assert len(grid_of(base).runnable()) == 4
+
+
+def test_every_network_that_is_missing_is_named(base):
+    text = TEXT.replace("mine.safetensors", "{{target}}-{{seed}}.safetensors")
+    grid = grid_of(base, text + "seeds = [0, 1]\n")
+    said = " ".join(grid.missing().values())
+    assert all(f"{target}-{seed}.safetensors" in said for target in ("night", "dusk") for seed in (0, 1))
+
+
+def test_commands_of_a_plan_put_records_where_it_lies(base):
+    import shlex
+
+    row = grid_of(base).plan(base / "a place")["tables"][0]["rows"][0]
+    assert shlex.split(row["commands"]["night"][0])[-2:] == ["--output", str(base / "a place")]
 
 
 def test_other_weights_or_images_are_other_cells(base):

@@ -105,7 +105,8 @@ def test_a_sweep_over_batches_and_protocols(read, option, value, found):
 
 
 def test_groups_are_one_stream_each(read):
-    text = GOOD.replace('domains = ["photo", "sketch"]', 'groups = { both = ["photo", "sketch"], P = ["photo"] }')
+    groups = 'protocol = "mixed-images"\ngroups = { both = ["photo", "sketch"], P = ["photo"] }'
+    text = GOOD.replace('domains = ["photo", "sketch"]', groups)
     (table,) = read(text.replace('network = "mine"', 'network = "published"')).tables
     assert table.columns() == ["both", "P"]
     (cell,) = cells(table, table.rows[0], "both", 0, located([]))
@@ -183,3 +184,104 @@ def test_there_is_an_experiment_for_every_table_of_the_paper(tmp_path):
             if table.paper:
                 shown.add(table.paper["table"])
     assert shown == {table for table, _, _ in known}
+
+
+MIXED = 'method = "adamixbn"\nfold = false'
+TOP = 'title = "A table"'
+DOMAINS = 'domains = ["photo", "sketch"]'
+MINE = 'checkpoint = "nets/{target}-{seed}.safetensors"'
+ZOO = '[networks.published]\nnetwork = "resnet20"'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (TOP, "title = 3", "title = 3: expected a text"),
+        (TOP, f"{TOP}\nabout = 3", "about = 3"),
+        (TOP, f'{TOP}\nremarks = "abc"', "remarks"),
+        ("[[table]]", "[table]", "under \\[\\[table\\]\\]"),
+        ("images = 20", "rows = []", "different names"),
+        ("images = 20", 'rows = ["mixed", "mixed"]', "different names"),
+        ("images = 20", 'rows = [["mixed"]]', "different names"),
+        (MIXED, 'method = ["adamixbn"]', "expected a text"),
+        (MIXED, 'method = "os:getcwd"', "cannot be built: TypeError"),
+        (MIXED, 'method = "adamixbn"\nimages = "5"', "1 or more"),
+        (MIXED, 'method = "adamixbn"\nbatch_size = 0', "1 or more"),
+        (MIXED, 'method = "adamixbn"\nprotocol = "few"', "few-data"),
+        (MIXED, 'method = "adamixbn"\nprotocol_options = { subset = 3 }', "no option 'subset'"),
+        (MIXED, 'method = "adamixbn"\nprotocol_options = [3]', "a table"),
+        (MIXED, 'method = "adamixbn"\nnetwork = ["mine"]', "expected a text"),
+        (MIXED, 'method = "adamixbn"\npaper = 3', "column = NAME"),
+        (MIXED, 'method = "adamixbn"\npaper = { method = "x" }', "column = NAME"),
+        (MIXED, 'method = "adamixbn"\ngroup = 3', "expected a text"),
+        (MIXED, 'measure = "curves"', "loss-curves"),
+        (MIXED, 'measure = "loss-curves"\nscal = 3.0', "scale"),
+        (MIXED, 'method = "eata"\nlr = 2020-01-01', "finite number"),
+        (MIXED, 'method = "eata"\nlr = nan', "finite number"),
+        (MIXED, 'method = "eata"\nlr = "fast"', "lr='fast'"),
+        (MIXED, 'method = "adabn-source-and-test"\nsource_weigth = 1', "has no option"),
+        (MIXED, 'method = "eata"\nsource_images = "here"', "cannot be written down"),
+        (DOMAINS, "domains = [1]", "different names"),
+        (DOMAINS, 'domains = ["photo", "photo"]', "different names"),
+        (DOMAINS, 'groups = { both = "photo" }', "different names"),
+        (DOMAINS, "groups = { both = [] }", "different names"),
+        (DOMAINS, DOMAINS + '\ngroups = { both = ["photo"] }', "or groups"),
+        (DOMAINS, 'groups = { both = ["photo", "sketch"] }', "one domain at a time"),
+        ("seeds = [0, 3]", "seeds = [3, 3]", "different whole numbers"),
+        ("seeds = [0, 3]", "seeds = [99999999999999999999]", "seeds"),
+        ("seeds = [0, 3]", "order = -1", "0 or more"),
+        ("images = 20", 'sweep = { option = ["alpha"], values = [1] }', "alpha"),
+        ("images = 20", 'sweep = { option = "batch_size", values = [0] }', "1 or more"),
+        ("images = 20", 'sweep = { option = "alpha", values = [0.1, 0.1] }', "different values"),
+        ("images = 20", "sources = [1]", "different names"),
+        ("images = 20", "paper = { x = 1 }", "backbone"),
+        ("images = 20", 'data_options = { root = "x" }', "no option 'root'"),
+        ("images = 20", "data_options = { seed = 2020-01-01 }", "finite numbers"),
+        ('dataset = "pacs"', 'dataset = "pcas"', "pacs"),
+        (MINE, "checkpoint = 3", "expected a text"),
+        (MINE, 'checkpoint = "{tagret}.safetensors"', "nothing but {target} and {seed}"),
+        (MINE, 'checkpoint = "{.safetensors"', "nothing but {target} and {seed}"),
+        (MINE, 'train = "pacs"', "a table"),
+        (MINE, 'train = { dataset = "pacs", epochs = [1] }', "1 or more"),
+        (MINE, 'train = { dataset = "pacs", epoch = 1 }', "epochs"),
+        (MINE, 'train = { dataset = "pacs", schedule = "linear" }', "schedule"),
+        (MINE, 'train = { dataset = "pacs" }\nstart = "mine"', "leads back to itself"),
+        (MINE, 'train = { dataset = "pacs" }\nsources = "photo"', "different names"),
+        (MINE, 'train = { dataset = "pacs" }\nmilliseconds = "3"', "a number"),
+        (ZOO, "[networks.published]\nnetwork = 3", "expected a text"),
+    ],
+)
+def test_whatever_is_of_another_kind_is_a_mistake_with_words(read, old, new, said):
+    assert old in GOOD
+    with pytest.raises(BadFile, match=said):
+        read(GOOD.replace(old, new))
+
+
+@pytest.mark.parametrize("text", ["networks = 1", "networks = [1]", "rows = ['a']", "table = 1", "table = [1]"])
+def test_whole_parts_of_another_kind_are_mistakes_too(read, text):
+    with pytest.raises(BadFile, match=f"{text.split()[0]} = .*expected"):
+        read(f"title = 'x'\n{text}")
+
+
+def test_a_row_inherits_options_that_its_own_protocol_has_to_know(read):
+    text = GOOD.replace(MIXED, 'method = "adamixbn"\nprotocol = "continual"')
+    with pytest.raises(BadFile, match="row 'mixed': continual has no option 'subset'"):
+        read(text + 'protocol = "few-data"\nprotocol_options = { subset = 3 }\n')
+
+
+def test_a_measurement_has_its_own_options(read):
+    (table,) = read(GOOD.replace(MIXED, 'measure = "loss-curves"\nscale = 3.0')).tables
+    (cell,) = cells(table, table.rows[1], "photo", 0, located([]))
+    assert (cell.measure, cell.options) == ("loss-curves", {"scale": 3.0})
+
+
+@pytest.mark.parametrize("name", ["index", "my table", "[x]"])
+def test_a_file_whose_name_a_report_cannot_use_is_refused(tmp_path, name):
+    from domainadaptor.reports.plans import read_plan
+
+    with pytest.raises(ValueError, match="cannot be a file's"):
+        read_plan({"name": name})
+    path = tmp_path / f"{name}.toml"
+    path.write_text(GOOD)
+    with pytest.raises(BadFile, match="the file is called"):
+        read_experiment(path, tmp_path)

@@ -101,3 +101,43 @@ def test_the_sum_does_not_depend_on_the_order_of_names(tmp_path):
     Store(tmp_path).write(RECORD)
     content = json.loads((tmp_path / "records" / "abc.json").read_text())
     assert checked_record(json.dumps(dict(reversed(content.items()))).encode()) == RECORD
+
+
+def test_a_record_under_another_name_is_put_aside(tmp_path):
+    store = Store(tmp_path)
+    store.write(RECORD)
+    (tmp_path / "records" / "abc.json").rename(tmp_path / "records" / "abd.json")
+    assert store.read("abd") is None
+    assert "'abc'" in store.damaged["abd.json"]
+
+
+def test_every_damaged_record_is_kept(tmp_path):
+    store = Store(tmp_path)
+    path = tmp_path / "records" / "abc.json"
+    for text in ("first", "second", "third"):
+        path.write_text(text)
+        assert store.read("abc") is None
+    assert {aside.read_text() for aside in (tmp_path / "records").iterdir()} == {"first", "second", "third"}
+
+
+def test_two_processes_may_put_the_same_record_aside(tmp_path, monkeypatch):
+    from domainadaptor.experiments import store as stores
+
+    path = tmp_path / "records" / "abc.json"
+    store = Store(tmp_path)
+    path.write_text("{")
+
+    def gone(content):
+        path.unlink()
+        raise ValueError("it is no record")
+
+    monkeypatch.setattr(stores, "checked_record", gone)
+    assert store.read("abc") is None
+
+
+def test_a_record_that_cannot_be_read_stays_and_is_said(tmp_path):
+    store = Store(tmp_path)
+    (tmp_path / "records" / "abc.json").mkdir()
+    with pytest.raises(BadFile, match="cannot read"):
+        store.read("abc")
+    assert (tmp_path / "records" / "abc.json").is_dir()

@@ -4,7 +4,7 @@ from importlib.resources import files
 import pytest
 
 from domainadaptor.reports.paper import ACCURACY, MILLISECONDS, paper_value, place_in_paper
-from domainadaptor.reports.plans import PaperColumns
+from domainadaptor.reports.plans import PaperCell, PaperColumns
 
 LINES = list(csv.DictReader(files("domainadaptor.reports").joinpath("paper.csv").read_text().splitlines()))
 
@@ -30,6 +30,10 @@ def test_every_printed_number_is_found_under_its_own_name():
         (PaperColumns("comparison", "resnet18", {}), None, "PACS", None),
         (PaperColumns("comparison", "resnet101", {}), "deepall", "PACS", None),
         (None, "deepall", "PACS", None),
+        (PaperColumns("comparison", "resnet18", {}), PaperCell("deepall", "PACS"), "mean", 79.44),
+        (PaperColumns("comparison", "resnet18", {"mean": "VLCS"}), PaperCell("deepall", "PACS"), "mean", 79.44),
+        (PaperColumns("comparison", "resnet18", {}), PaperCell("deepall", "PACS"), "PACS", None),
+        (PaperColumns("comparison", "resnet18", {}), PaperCell("deepall", "none"), "mean", None),
     ],
 )
 def test_our_names_lead_to_the_papers(place, row, column, value):

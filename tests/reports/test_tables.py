@@ -4,6 +4,7 @@ import statistics
 import pytest
 
 from domainadaptor.reports.records import read_results
+from domainadaptor.reports.remarks import remarks
 from domainadaptor.reports.shows import ask_for, show
 from tests.reports.folder import DOMAINS, Folder, table
 
@@ -140,3 +141,63 @@ def test_rows_may_be_of_the_answers_before_the_step(made):
     rows = [{"label": "before", "cells": cells, "value": "before"}, {"label": "after", "cells": cells}]
     found = shown(made, table("t", rows, ["sketch"], mean=False))
     assert [fact.value for fact in found.facts] == [100 * 11 / 40, percent(made, record["id"])]
+
+
+def test_a_row_may_be_one_number_of_the_paper_which_stands_beside_its_mean(made):
+    paper = {"table": "comparison", "backbone": "resnet18", "columns": {"mean": "VLCS", "sketch": "PACS"}}
+    row = made.row("DeepAll", "source", ["photo", "sketch"], paper={"method": "deepall", "column": "PACS"})
+    found = shown(made, table("t", [row], ["photo", "sketch"], paper=paper))
+    (grid,) = found.grids
+    assert grid.columns == ("photo", "sketch", "mean", "paper", "difference")
+    assert texts(grid)["DeepAll"][3] == "79.4 ± 0.4"  # neither VLCS, nor beside a domain
+    assert [fact.paper for fact in found.facts] == [None, None, 79.44]
+    assert found.facts[2].difference == pytest.approx(found.facts[2].value - 79.44)
+
+
+@pytest.mark.parametrize(
+    "paper",
+    [{"method": "deepall"}, {"column": "PACS"}, {"method": 3, "column": "PACS"}, {"method": None, "column": ""}],
+)
+def test_a_number_of_the_paper_needs_its_method_and_its_column(made, paper):
+    made.plan("x", [table("t", [{"label": "a", "paper": paper, "cells": {}}])])
+    results = read_results(made.path)
+    assert not results.plans
+    assert "expected a text" in results.damaged["plans/x.json"]
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["one a seed", "a list a seed"])
+def test_a_cell_without_an_id_is_missing_and_names_what_makes_its_network(made, nested):
+    (there,), (again,) = made.cell("photo", "tent", seeds=(0,))
+    train = "domainadaptor train pacs --seed 1"
+    ids, commands = [there, None], [again, train]
+    if nested:
+        ids, commands = [[name] for name in ids], [[command] for command in commands]
+    row = {"label": "Tent", "cells": {"photo": ids}, "commands": {"photo": commands}}
+    found = shown(made, table("t", [row], ["photo"]))
+    assert [(gap.failed, gap.command) for gap in found.gaps] == [("", train)]
+    assert texts(found.grids[0])["Tent"] == [f"{percent(made, there):.1f} (1 of 2)", ""]
+    assert [(fact.state, fact.command) for fact in found.facts] == [("partial", train), ("missing", "")]
+
+
+@pytest.mark.parametrize("commands", [{}, {"photo": [""]}, {"photo": [None]}], ids=["none", "empty", "null"])
+def test_a_cell_without_id_and_command_names_the_command_of_the_experiment(made, commands):
+    row = {"label": "Tent", "cells": {"photo": [None]}, "commands": commands}
+    (gap,) = shown(made, table("t", [row], ["photo"])).gaps
+    assert gap.command == "domainadaptor run experiments/x.toml"
+
+
+def test_runs_without_an_id_are_counted_one_by_one(made):
+    (there,), _ = made.cell("photo", "tent", seeds=(0,))
+    rows = [
+        {"label": "a", "cells": {"photo": [there, None], "sketch": [None, None]}},
+        {"label": "the same", "cells": {"photo": [there], "sketch": ["0123", "0123"]}},
+    ]
+    made.plan("x", [table("t", rows, ["photo", "sketch"])])
+    results = read_results(made.path)
+    ask = ask_for(results.plans[0].tables[0], "x", results)
+    assert remarks(ask)[0] == "Not complete: 1 of 5 runs are there, 4 not run yet."
+
+
+def test_an_id_that_is_no_text_is_damage(made):
+    made.plan("x", [table("t", [{"label": "a", "cells": {"photo": [3]}}], ["photo"])])
+    assert "expected the ids" in read_results(made.path).damaged["plans/x.json"]

@@ -8,6 +8,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
+from domainadaptor import options_of
 from domainadaptor.cli.options import DataOptions, MethodOptions, parse_data_options, parse_options
 from domainadaptor.cli.terminal import (
     BatchSize,
@@ -77,8 +78,10 @@ def evaluate(
     from domainadaptor.networks.build import is_file
 
     methods = method or ["source", "domainadaptor-t"]
-    if option and len(methods) > 1:
+    if option and len(methods) > 1 and not measure:
         raise BadOption("--option is for one --method; run the command once for each, with the same --output")
+    for name in methods:
+        options_of(name)  # a wrong name is said before anything runs
     protocol_options = parse_options(protocol_option or [], "--protocol-option", "subset=128")
     check_protocol(protocol, protocol_options)
     workshop = Workshop(root, cache_folder() / "images" if cache else None, find_device(device))
@@ -95,7 +98,9 @@ def evaluate(
             "weights? say --weights FILE or --weights pretrained"
         )
     options = parse_data_options(data_option)
-    domains = target or _unseen(workshop, located, dataset, options)
+    domains = list(dict.fromkeys(target or _unseen(workshop, located, dataset, options)))
+    for name in (*domains, *(source or ())):
+        workshop.dataset(dataset, options).domain(name)
     streams = [(domain,) for domain in domains] if protocol == "leave-one-out" else [tuple(domains)]
     cells = [
         Cell(
@@ -114,7 +119,7 @@ def evaluate(
             sources=tuple(source or ()),
             measure=measure,
         )
-        for name in ([methods[0]] if measure else methods)
+        for name in ([methods[0]] if measure else dict.fromkeys(methods))
         for stream in streams
     ]
     store = None if output is None else Store(output)
@@ -161,7 +166,8 @@ def _show(records: Sequence[Mapping[str, Any]]) -> None:
         caption="before and after the step; +: answers that became right, -: wrong; x plain: time to plain inference",
     )
     for record in records:
-        ratio = record["seconds"]["adapting"] / record["seconds"]["plain"]
+        plain = record["seconds"]["plain"]
+        ratio = f"{record['seconds']['adapting'] / plain:.2f}" if plain else ""
         for number, (domain, score) in enumerate(record["scores"].items()):
             percent = [f"{100 * score[key] / score['images']:.1f}" for key in ("source_right", "before_right", "right")]
             counts = [str(score[key]) for key in ("better", "worse")]
@@ -171,6 +177,6 @@ def _show(records: Sequence[Mapping[str, Any]]) -> None:
                 str(score["images"]),
                 *percent,
                 *counts,
-                f"{ratio:.2f}" if number == 0 else "",
+                ratio if number == 0 else "",
             )
     out.print(table)

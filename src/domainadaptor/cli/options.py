@@ -1,5 +1,6 @@
 """Options of methods and data sets, written on the command line as name=value."""
 
+import json
 from typing import Annotated, Any
 
 import typer
@@ -36,6 +37,11 @@ def _value(text: str) -> object:
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
+    if text.startswith("["):  # as commands in records have lists
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
     for kind in (int, float):
         try:
             return kind(text)

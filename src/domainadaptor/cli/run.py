@@ -1,12 +1,14 @@
 """`domainadaptor run`: all cells of an experiment file, each once, whatever happens."""
 
 import re
+import shlex
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 import domainadaptor
@@ -23,7 +25,7 @@ from domainadaptor.cli.terminal import (
     show_notes,
 )
 from domainadaptor.data.pictures import cache_folder
-from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.errors import AdaptationError, BadFile, BadOption
 
 if TYPE_CHECKING:  # torchvision and timm take seconds to import
     from domainadaptor.experiments.cell import Cell
@@ -73,16 +75,32 @@ def run(
             "which experiment? give a file, as experiments/comparison.toml; `domainadaptor run --list` shows them"
         )
     given = dict(_pair(text) for text in checkpoint or ())
-    read = [read_experiment(path, cache_folder() / "runs", given) for path in files]
     workshop = Workshop(root, cache_folder() / "images" if cache else None, find_device(device))
-    grids = [Grid(experiment, workshop) for experiment in read]
+    grids: list[Grid] = []
+    refused: list[str] = []
+    for path in files:
+        try:
+            grids.append(Grid(read_experiment(path, cache_folder() / "runs", given), workshop))
+        except BadFile as error:
+            refused.append(str(error))
+    if refused and not (listed and grids):
+        raise BadFile("\n".join(refused))
+    names = [grid.experiment.name for grid in grids]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise BadOption(
+            f"there is more than one experiment {twice[0]!r}: run them one by one, each with its own --output"
+        )
     if listed:
         _list(grids, output, as_json)
+        show_notes(refused)
+        if refused:
+            raise typer.Exit(Exit.SOME_SKIPPED)
     elif missing:
         wanted = {command: why for grid in grids for command, why in grid.missing().items()}
         show_notes(dict.fromkeys(wanted.values()))
-        for command in wanted:
-            typer.echo(command)
+        for command, why in wanted.items():
+            if command != why:  # a reason alone is no command
+                typer.echo(command)
     else:
         _run(grids, output, as_json)
 
@@ -93,10 +111,13 @@ def _run(grids: list["Grid"], output: Path, as_json: bool) -> None:
 
     store = Store(output)
     failed: dict[str, str] = {}
+    idle = []
     for grid in grids:
         cells = grid.runnable()
         if not cells:
-            raise BadFile(f"{grid.experiment.name} cannot run: {_needs(grid)}")
+            store.write_plan(grid.plan(output))  # a report says what is missing
+            idle.append(f"{grid.experiment.name} cannot run: {_needs(grid)}")
+            continue
         if grid.missing():
             err.print(f"note: some cells cannot run: {_needs(grid)}", markup=False, highlight=False, soft_wrap=True)
         with progress_bar(total=len(cells)) as bar:
@@ -112,10 +133,14 @@ def _run(grids: list["Grid"], output: Path, as_json: bool) -> None:
         err.print(f"note: the record {name} was damaged and made again: {why}", markup=False, soft_wrap=True)
     for name, why in failed.items():
         err.print(f"failed {name}: {why}", markup=False, highlight=False, soft_wrap=True)
+    if len(idle) == len(grids):
+        raise BadFile("\n".join(idle))
+    show_notes(idle)
     if as_json:
-        print_json({grid.experiment.name: grid.plan() for grid in grids})
+        print_json({grid.experiment.name: grid.plan(output) for grid in grids})
     else:
-        out.print(f"Records in {output}; `domainadaptor report {output}` makes pages of them.", highlight=False)
+        said = f"Records in {output}; `domainadaptor report {shlex.quote(str(output))}` makes pages of them."
+        out.print(said, markup=False, highlight=False, soft_wrap=True)
     if failed:
         raise typer.Exit(Exit.FAILED)
     if any(grid.missing() for grid in grids):
@@ -175,14 +200,19 @@ def _show(grid: "Grid", store: Any) -> None:
     for table in grid.plan()["tables"]:
         if table["show"] in ("statistics-distances", "statistics-variance", "classifier-norms", "loss-curves"):
             continue
-        shown = Table(table["corner"], *map(str, table["columns"]), *(["mean"] if table["mean"] else []))
-        shown.title = f"{table['title']}: accuracy in percent; {table['sample']}"
+        headings = [table["corner"], *map(str, table["columns"]), *(["mean"] if table["mean"] else [])]
+        shown = Table(*map(_heading, headings))
+        shown.title = Text(f"{table['title']}: accuracy in percent; {table['sample']}", style="table.title")
         for row in table["rows"]:
             values = [_mean(row["cells"][column], store) for column in table["columns"]]
             whole = [sum(values) / len(values)] if table["mean"] and None not in values else [None]  # type: ignore[arg-type]
             cells = [*values, *(whole if table["mean"] else [])]
             shown.add_row(Text(row["label"]), *("" if value is None else f"{value:.1f}" for value in cells))
         out.print(shown)
+
+
+def _heading(name: str) -> Column:
+    return Column(Text(name))  # names of folders are no markup
 
 
 def _mean(cell: list[Any], store: Any) -> float | None:
@@ -210,14 +240,14 @@ def _needs(grid: "Grid") -> str:
     """What is missing, and the commands that make it."""
     missing = grid.missing()
     reasons = "; ".join(dict.fromkeys(missing.values()))
-    commands = "".join(f"\n  {command}" for command in missing if command.startswith("domainadaptor"))
+    commands = "".join(f"\n  {command}" for command, why in missing.items() if command != why)
     return f"{reasons}{commands}"
 
 
 def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
     from domainadaptor.experiments.store import Store
 
-    store = Store(output) if output.is_dir() else None
+    store = Store(output) if (output / "records").is_dir() else None  # a list makes no folders
     rows = []
     for grid in grids:
         cells = grid.runnable()
@@ -232,7 +262,7 @@ def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
                 "cells": len(cells) + unknown,
                 "done": len(cells) - len(left),
                 "missing": unknown,
-                "minutes": round(sum(_seconds(cell, grid) for cell in left.values()) / 60, 1),
+                "minutes": _minutes([*left.values(), *(p.cell for p in grid.places if p.id is None)], grid),
             }
         )
     if as_json:
@@ -241,12 +271,24 @@ def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
     table = Table("experiment", "what", "data", "networks", "cells", "done", "need a network or data", "minutes left")
     for row in rows:
         texts = [", ".join(value) if isinstance(value, list) else str(value) for value in row.values()]
+        texts[-1] = "not known" if row["minutes"] is None else texts[-1]
         table.add_row(*map(Text, texts))
     out.print(table)
 
 
+def _minutes(cells: Iterable["Cell"], grid: "Grid") -> float | None:
+    """A guess; None where the time of a network was never measured, or the images cannot be counted."""
+    wanted = list(cells)
+    if any(not grid.experiment.networks.plan(cell.network.label).milliseconds for cell in wanted):
+        return None
+    try:
+        return round(sum(_seconds(cell, grid) for cell in wanted) / 60, 1)
+    except AdaptationError:
+        return None
+
+
 def _seconds(cell: "Cell", grid: "Grid") -> float:
-    """A guess: images, times passes, times what a plain pass takes an image."""
+    """Images, times passes, times what a plain pass takes an image."""
     plan = grid.experiment.networks.plan(cell.network.label)
     dataset = grid.workshop.dataset(cell.dataset, cell.data_options)
     images = sum(min(len(dataset.domain(name).part("test")), cell.images or 10**9) for name in cell.domains)

@@ -9,7 +9,7 @@ from domainadaptor.options import check_names, defaults_of
 _SETS = "domainadaptor.data.sets"
 
 
-def open_dataset(name: str, root: Path | None = None, **options: object) -> DomainDataset:
+def open_dataset(name: str, root: Path | None = None, /, **options: object) -> DomainDataset:
     """The data set of that name, below a root folder.
 
     Raises:

@@ -9,6 +9,7 @@ import numpy as np
 
 from domainadaptor.data.domains import Example
 from domainadaptor.errors import BadFile
+from domainadaptor.options import check_count
 
 VAL_SHARE = 0.1
 
@@ -22,6 +23,7 @@ class Listed(NamedTuple):
 
 def seeded_split(domain: str, named: Iterable[tuple[str, int]], seed: int) -> tuple[Example, ...]:
     """Keeps a tenth of each class for validation, drawn by the seed, and at least one image where there are two."""
+    check_count("seed", seed, low=0)
     by_class: dict[int, list[str]] = {}
     for name, label in sorted(named):
         by_class.setdefault(label, []).append(name)

@@ -22,7 +22,7 @@ from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.evaluation.evaluate import TestImages, evaluate
 from domainadaptor.evaluation.protocols import Item, Segment, arrange, shuffled
 from domainadaptor.experiments.cell import Cell, id_of
-from domainadaptor.experiments.measures import MEASURES, Setting
+from domainadaptor.experiments.measures import MEASURES, Setting, training_record
 from domainadaptor.experiments.networks import Located
 from domainadaptor.experiments.store import FORMAT
 from domainadaptor.files import digest_of
@@ -42,20 +42,20 @@ class Workshop:
     preparing: Progress = lambda *_: None
     _datasets: dict[str, DomainDataset] = field(default_factory=dict)
     _fingerprints: dict[str, str] = field(default_factory=dict)
-    _pictures: dict[tuple[str, str, Preprocessing], Pictures] = field(default_factory=dict)
+    _pictures: dict[tuple[str, str, Preprocessing], Pictures] = field(default_factory=dict)  # by data set and options
     _known: dict[str, dict[str, Any]] = field(default_factory=dict)
     _network: tuple[str, Opened] | None = None
 
     def dataset(self, name: str, options: Mapping[str, Any] | None = None) -> DomainDataset:
         """The data set of that name, opened once."""
-        key = json.dumps([name, dict(options or {})], sort_keys=True)
+        key = _key(name, options or {})
         if key not in self._datasets:
             self._datasets[key] = open_dataset(name, self.root, **dict(options or {}))
         return self._datasets[key]
 
     def fingerprint(self, name: str, options: Mapping[str, Any]) -> str:
         """Of the data set; it takes a while for a large one."""
-        key = json.dumps([name, dict(options)], sort_keys=True)
+        key = _key(name, options)
         if key not in self._fingerprints:
             self._fingerprints[key] = self.dataset(name, options).fingerprint()
         return self._fingerprints[key]
@@ -115,7 +115,7 @@ class Workshop:
         pictures, items = {}, {}
         for number, domain in enumerate(cell.domains):
             part: Part = "val" if domain in opened.sources and opened.dataset == dataset.name else "test"
-            pictures[domain] = self._pictures_of(dataset, domain, opened.preprocessing)
+            pictures[domain] = self._pictures_of(cell, domain, opened.preprocessing)
             items[domain] = shuffled(_items(dataset, domain, part), number, cell.order, cell.images)
         segments = arrange(cell.protocol, items, cell.batch_size, cell.order, cell.protocol_options)
         return TestImages(pictures, opened.preprocessing, self.device), segments
@@ -153,14 +153,14 @@ class Workshop:
             items += _items(dataset, source, "train") or _items(dataset, source, "test")
         order = np.random.default_rng(cell.order).permutation(len(items))[:_SOURCE_IMAGES]
         chosen = tuple(items[at] for at in order)
-        pictures = {source: self._pictures_of(dataset, source, opened.preprocessing) for source in sources}
+        pictures = {source: self._pictures_of(cell, source, opened.preprocessing) for source in sources}
         batches = tuple(chosen[start : start + 64] for start in range(0, len(chosen), 64))
         return _Batches(TestImages(pictures, opened.preprocessing, self.device), [Segment("sources", batches, True)])
 
-    def _pictures_of(self, dataset: DomainDataset, domain: str, preprocessing: Preprocessing) -> Pictures:
-        key = (dataset.name, domain, preprocessing)
+    def _pictures_of(self, cell: Cell, domain: str, preprocessing: Preprocessing) -> Pictures:
+        key = (_key(cell.dataset, cell.data_options), domain, preprocessing)
         if key not in self._pictures:
-            pictures = Pictures(dataset.domain(domain), preprocessing)
+            pictures = Pictures(self.dataset(cell.dataset, cell.data_options).domain(domain), preprocessing)
             if self.images is not None:
                 pictures.cache(self.images, self.preparing)
             self._pictures[key] = pictures
@@ -172,6 +172,14 @@ class Workshop:
         if self._network is None or self._network[0] != key:
             argument = str(network.path) if network.path is not None else network.argument
             opened = open_network(argument, network.weights, root=self.root)
+            if (
+                network.path is not None
+                and key in self._known
+                and digest_of(network.path) != self._known[key]["sha256"]
+            ):
+                raise BadFile(
+                    f"{str(network.path)!r} was replaced meanwhile: the same command runs it as another network"
+                )
             opened.network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
             self._network = key, opened
         return self._network[1]
@@ -187,8 +195,8 @@ class Workshop:
         opened = self.open(network)
         command = network.command
         beside = None if network.path is None else network.path.parent / "record.json"
-        if not command and beside is not None and beside.is_file():
-            command = json.loads(beside.read_text(encoding="utf-8")).get("command", "")
+        if not command and beside is not None:
+            command = str(training_record(beside).get("command", ""))
         return {
             "sha256": digest_of(network.path) if network.path is not None else _tensors(opened.network),
             "command": command,
@@ -210,6 +218,11 @@ class _Batches:
         for _, items, pixels in self.test.batches(self.segments):
             if items:
                 yield pixels.to(self.test.device)
+
+
+def _key(name: str, options: Mapping[str, Any]) -> str:
+    """Of a data set: other options may be other images under the same name."""
+    return json.dumps([name, dict(options)], sort_keys=True)
 
 
 def environment(device: torch.device) -> dict[str, Any]:
@@ -264,5 +277,5 @@ def _tensors(network: nn.Module) -> str:
     """The SHA-256 of all weights, for a network that is no file of ours."""
     digest = hashlib.sha256()
     for name, tensor in sorted(network.state_dict().items()):
-        digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+        digest.update(name.encode() + tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

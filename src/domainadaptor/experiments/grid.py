@@ -1,5 +1,6 @@
 """All cells of an experiment: which are done, which can run, and running them one by one."""
 
+import json
 import shlex
 import time
 from collections.abc import Callable, Iterator
@@ -7,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from domainadaptor.errors import AdaptationError
+from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.experiments.cell import Cell, id_of
 from domainadaptor.experiments.execute import Workshop, environment
 from domainadaptor.experiments.networks import Located
-from domainadaptor.experiments.spec import Experiment, Row, TableSpec, cells
+from domainadaptor.experiments.spec import Experiment, Row, TableSpec, cells, refusal
 from domainadaptor.experiments.store import FORMAT, Store
 
+OUTPUT = Path("results")  # of `run`, unless it is told another
 _AGAIN = 2.0  # seconds until a cell that another process works on is looked at again
 
 
@@ -40,6 +42,7 @@ class Grid:
     _located: dict[tuple[str, str | None, int], Located] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._check_names()
         for number, table in enumerate(self.experiment.tables):
             for row in table.rows:
                 for column in table.columns():
@@ -52,15 +55,11 @@ class Grid:
         return dict(sorted(found.items(), key=lambda entry: entry[1].network.argument))
 
     def missing(self) -> dict[str, str]:
-        """What cannot run: the command that would help, or where there is none the place -> why."""
-        return {
-            place.cell.network.command or place.cell.network.label: place.missing
-            for place in self.places
-            if place.id is None
-        }
+        """Why cells cannot run, each reason by the command that would help, or by itself where there is none."""
+        return {place.cell.network.command or place.missing: place.missing for place in self.places if place.id is None}
 
-    def plan(self) -> dict[str, Any]:
-        """The layout of all tables, for reports."""
+    def plan(self, output: Path = OUTPUT) -> dict[str, Any]:
+        """The layout of all tables, for reports, with the commands that put their records into a folder."""
         experiment = self.experiment
         return {
             "kind": "plan",
@@ -69,10 +68,34 @@ class Grid:
             "title": experiment.title,
             "about": experiment.about,
             "file": experiment.file.name,
-            "command": shlex.join(["domainadaptor", "run", Path(*experiment.file.parts[-2:]).as_posix()]),
+            "command": self._command(output),
             "remarks": list(experiment.remarks),
-            "tables": [self._table(number, table) for number, table in enumerate(experiment.tables)],
+            "tables": [self._table(number, table, output) for number, table in enumerate(experiment.tables)],
         }
+
+    def _check_names(self) -> None:
+        """Refuses domains that a data set does not have, where it is there to be asked.
+
+        Raises:
+            BadFile: There are such; all are named.
+        """
+        mistakes = []
+        for number, table in enumerate(self.experiment.tables, 1):
+            try:
+                dataset = self.workshop.dataset(table.dataset, table.data_options)
+            except BadOption as error:
+                mistakes.append(f"table {number} ({table.title!r}): {error}")
+                continue
+            except AdaptationError:  # it is not there: those cells are missing
+                continue
+            grouped = [domain for stream in table.groups.values() for domain in stream]
+            for domain in dict.fromkeys([*table.domains, *grouped, *table.sources]):
+                try:
+                    dataset.domain(domain)
+                except BadOption as error:
+                    mistakes.append(f"table {number} ({table.title!r}): {error}")
+        if mistakes:
+            raise refusal(self.experiment.file, mistakes)
 
     def _place(self, number: int, table: TableSpec, row: Row, column: str, seed: int) -> Iterator[Place]:
         for cell in cells(table, row, column, seed, self._locate):
@@ -90,7 +113,14 @@ class Grid:
             self._located[key] = self.experiment.networks.locate(network, target, seed, self.workshop.dataset)
         return self._located[key]
 
-    def _table(self, number: int, table: TableSpec) -> dict[str, Any]:
+    def _command(self, output: Path) -> str:
+        words = ["domainadaptor", "run", Path(*self.experiment.file.parts[-2:]).as_posix()]
+        words += [
+            word for name, path in self.experiment.networks.given.items() for word in ("--checkpoint", f"{name}={path}")
+        ]
+        return shlex.join(words if output == OUTPUT else [*words, "--output", str(output)])
+
+    def _table(self, number: int, table: TableSpec, output: Path) -> dict[str, Any]:
         own = [place for place in self.places if place.table == number]
         averaged = table.sweep is not None
 
@@ -118,12 +148,18 @@ class Grid:
                     "paper": row.paper,
                     "group": row.group,
                     "cells": of(row, lambda place: place.id),
-                    "commands": of(row, lambda place: place.cell.command()),
+                    "commands": of(row, lambda place: _filling(place, output)),
                     "missing": of(row, lambda place: place.missing),
                 }
                 for row in table.rows
             ],
         }
+
+
+def _filling(place: Place, output: Path) -> str:
+    """The command that makes the record of a cell, or else the network that it wants."""
+    command = place.cell.command()
+    return command if place.cell.network.missing else f"{command} {shlex.join(['--output', str(output)])}"
 
 
 @dataclass(frozen=True)
@@ -146,8 +182,9 @@ def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
     Raises:
         BadFile: A record cannot be written.
     """
-    store.write_plan(grid.plan())
+    store.write_plan(grid.plan(store.folder))
     cells = grid.runnable()
+    earlier = {name: store.read(name) for name in cells}
     waiting = list(cells)
     failed: dict[str, str] = {}
     while waiting:
@@ -157,7 +194,11 @@ def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
                 if not own:
                     busy.append(name)
                     continue
-                if store.is_done(name):
+                there = store.read(name)
+                if there is not None and "failed" not in there:
+                    continue
+                if there is not None and there != earlier[name]:  # another process has just tried it in vain
+                    failed[name] = there["failed"]
                     continue
                 watcher.begun(cells[name], len(cells) - len(waiting) + waiting.index(name), len(cells))
                 record = _attempt(cells[name], name, grid.workshop, watcher)
@@ -173,8 +214,10 @@ def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
 
 def _attempt(cell: Cell, name: str, workshop: Workshop, watcher: Watcher) -> dict[str, Any]:
     try:
-        return workshop.measure(cell, watcher.images)
-    except (AdaptationError, RuntimeError, ValueError, OSError, MemoryError) as error:
+        record = workshop.measure(cell, watcher.images)
+        json.dumps(record, allow_nan=False)  # what cannot be written is no result
+        return record
+    except Exception as error:  # a method may be anybody's, and raise anything
         reason = str(error).strip().splitlines() or [type(error).__name__]
         return {
             "kind": "measurement" if cell.measure else "evaluation",

@@ -77,12 +77,21 @@ def statistics_variance(setting: Setting) -> dict[str, Any]:
     Raises:
         BadFile: There is no such record.
     """
-    path = None if setting.checkpoint is None else setting.checkpoint.parent / "record.json"
-    if path is None or not path.is_file():
+    known = {} if setting.checkpoint is None else training_record(setting.checkpoint.parent / "record.json")
+    if "statistics_variance" not in known:
         raise BadFile("the variance of statistics is in the record of a training run, which lies beside a checkpoint")
-    layers: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))["statistics_variance"]
+    layers: Mapping[str, Any] = known["statistics_variance"]
     values = [float(np.mean(list(value.values()))) if isinstance(value, dict) else value for value in layers.values()]
     return {"variance": float(np.mean(values)), "layers": dict(zip(layers, values, strict=True))}
+
+
+def training_record(path: Path) -> Mapping[str, Any]:
+    """The record beside a checkpoint; empty where there is none, or another file of that name."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def classifier_norms(setting: Setting) -> dict[str, Any]:

@@ -2,18 +2,34 @@
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from domainadaptor.data.domains import DomainDataset
 from domainadaptor.errors import AdaptationError, BadOption
+from domainadaptor.experiments import kinds
 from domainadaptor.networks.build import is_file
 from domainadaptor.options import suggestion
-from domainadaptor.training.recipe import WEIGHTS, planned
+from domainadaptor.training.recipe import WEIGHTS, Recipe, planned
 
 _WAYS = ("train", "checkpoint", "network")
-_KEYS = {*_WAYS, "about", "start", "sources", "weights", "milliseconds"}
+_KEYS = {
+    "train": kinds.TABLE,
+    "checkpoint": kinds.TEXT,
+    "network": kinds.TEXT,
+    "about": kinds.TEXT,
+    "start": kinds.TEXT,
+    "sources": kinds.NAMES,
+    "weights": kinds.TEXT,
+    "milliseconds": kinds.NUMBER,
+}
+_TYPES = {str: kinds.TEXT, int: kinds.COUNT, float: kinds.NUMBER, bool: kinds.FLAG}
+_FOLLOWS = ("sources", "data", "start", "options", "seed")  # fields of a recipe that the experiment decides
+_TRAIN = {own.name: _TYPES[own.type] for own in fields(Recipe) if own.name not in _FOLLOWS} | {  # type: ignore[index]
+    "option": kinds.OPTIONS,
+    "task": kinds.NAMES,
+}
 
 
 @dataclass(frozen=True)
@@ -111,20 +127,54 @@ def read_plans(entries: Mapping[str, Any], mistakes: list[str]) -> dict[str, Net
         if not isinstance(entry, dict):
             mistakes.append(f"{where}: expected a table, got {entry!r}")
             continue
-        unknown = sorted(set(entry) - _KEYS)
         ways = [way for way in _WAYS if way in entry]
-        if unknown:
-            mistakes.append(f"{where}: {unknown[0]!r} is not known; {suggestion(unknown[0], sorted(_KEYS))}")
-        elif len(ways) != 1:
-            mistakes.append(f"{where}: expected one of {', '.join(_WAYS)}, got {', '.join(ways) or 'none of them'}")
-        elif "train" in entry and "dataset" not in entry["train"]:
-            mistakes.append(f"{where}: its train has no dataset")
-        else:
+        wrong = kinds.wrong_kinds(entry, _KEYS)
+        if len(ways) != 1:
+            wrong.append(f"expected one of {', '.join(_WAYS)}, got {', '.join(ways) or 'none of them'}")
+        if not wrong and "train" in entry:
+            wrong += _wrong_training(entry["train"])
+        if not wrong and "checkpoint" in entry:
+            wrong += [text for text in [pattern_mistake(entry["checkpoint"])] if text]
+        mistakes += [f"{where}: {text}" for text in wrong]
+        if not wrong:
             plans[name] = NetworkPlan(name, **entry | {"sources": tuple(entry.get("sources", ()))})
     for name, plan in plans.items():
         if plan.start and plan.start not in entries:
             mistakes.append(f"network {name!r} starts from {plan.start!r}; {suggestion(plan.start, entries)}")
+        elif _comes_back(name, plans):
+            mistakes.append(f"network {name!r} starts from {plan.start!r}, which leads back to itself")
     return plans
+
+
+def pattern_mistake(pattern: str) -> str:
+    """What is wrong with the place of a checkpoint; "" if nothing is."""
+    try:
+        pattern.format(target="", seed=0)
+    except (LookupError, ValueError, AttributeError):
+        return f"{pattern!r}: expected nothing but {{target}} and {{seed}} in braces"
+    return ""
+
+
+def _wrong_training(train: Mapping[str, Any]) -> list[str]:
+    wrong = kinds.wrong_kinds(train, _TRAIN)
+    if "dataset" not in train:
+        wrong.append("its train has no dataset")
+    if not wrong:
+        options = dict(train.get("option", {})) | ({"tasks": tuple(train["task"])} if "task" in train else {})
+        said = {name: value for name, value in train.items() if name not in ("option", "task")}
+        try:
+            Recipe(**said, sources=(), options=options)
+        except BadOption as error:
+            wrong.append(str(error))
+    return wrong
+
+
+def _comes_back(name: str, plans: Mapping[str, NetworkPlan]) -> bool:
+    seen: list[str] = []
+    while name in plans and name not in seen:
+        seen.append(name)
+        name = plans[name].start
+    return name in seen
 
 
 def named_run(argument: str, runs: Path) -> str:

@@ -1,7 +1,8 @@
 """Experiment files: tables of rows and columns, checked whole before anything runs."""
 
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ import torch
 from torch import nn
 
 import domainadaptor
+from domainadaptor.data.open import data_options
 from domainadaptor.errors import AdaptationError, BadFile, BadOption
 from domainadaptor.evaluation.protocols import check_protocol, protocol_options
+from domainadaptor.experiments import kinds
 from domainadaptor.experiments.cell import Cell
 from domainadaptor.experiments.measures import MEASURES
-from domainadaptor.experiments.networks import Located, NetworkPlan, Networks, read_plans
-from domainadaptor.options import suggestion
+from domainadaptor.experiments.networks import Located, Networks, pattern_mistake, read_plans
+from domainadaptor.options import check_names, suggestion
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,31 +40,50 @@ SHOWS = (
     "classifier-norms",
     "loss-curves",
 )
-_NEEDED = ("source_images", "target_images", "task", "learned_loss")  # options that the experiment cannot write down
-_TOP = {"title", "about", "remarks", "table", "rows", "networks"}
-_TABLE: dict[str, type] = {
-    "title": str,
-    "dataset": str,
-    "data_options": dict,
-    "network": str,
-    "domains": list,
-    "groups": dict,
-    "sweep": dict,
-    "seeds": list,
-    "images": int,
-    "batch_size": int,
-    "order": int,
-    "protocol": str,
-    "protocol_options": dict,
-    "sources": list,
-    "show": str,
-    "mean": bool,
-    "corner": str,
-    "rows": list,
-    "measure": str,
-    "paper": dict,
+_IMAGES, _HEADS = ("source_images", "target_images"), ("task", "learned_loss")
+_NEEDED = (*_IMAGES, *_HEADS)  # options that the experiment cannot write down
+_TOP = {
+    "title": kinds.TEXT,
+    "about": kinds.TEXT,
+    "remarks": kinds.SENTENCES,
+    "table": kinds.TABLES,
+    "rows": kinds.TABLE,
+    "networks": kinds.TABLE,
 }
-_ROW = ("method", "network", "paper", "group", "images", "batch_size", "protocol", "protocol_options", "measure")
+_TABLE = {
+    "title": kinds.TEXT,
+    "dataset": kinds.TEXT,
+    "data_options": kinds.OPTIONS,
+    "network": kinds.TEXT,
+    "domains": kinds.NAMES,
+    "groups": kinds.GROUPS,
+    "sweep": kinds.TABLE,
+    "seeds": kinds.SEEDS,
+    "images": kinds.COUNT,
+    "batch_size": kinds.COUNT,
+    "order": kinds.SEED,
+    "protocol": kinds.TEXT,
+    "protocol_options": kinds.OPTIONS,
+    "sources": kinds.NAMES,
+    "show": kinds.TEXT,
+    "mean": kinds.FLAG,
+    "corner": kinds.TEXT,
+    "rows": kinds.NAMES,
+    "measure": kinds.TEXT,
+    "paper": kinds.PAPER_TABLE,
+}
+_ROW = {
+    "method": kinds.TEXT,
+    "network": kinds.TEXT,
+    "paper": kinds.PAPER,
+    "group": kinds.TEXT,
+    "images": kinds.COUNT,
+    "batch_size": kinds.COUNT,
+    "protocol": kinds.TEXT,
+    "protocol_options": kinds.OPTIONS,
+    "measure": kinds.TEXT,
+}
+_FILES = ("index", "training")  # of a report, which calls its files as experiments are called
 _CELL = ("batch_size", "images")  # what a sweep may vary besides options of methods and protocols
 
 
@@ -144,28 +166,34 @@ def read_experiment(path: Path, runs: Path, given: Mapping[str, str] | None = No
         BadFile: It is missing, or anything in it is wrong: all that is wrong is said at once.
     """
     content = _toml(path)
-    mistakes: list[str] = []
+    mistakes = kinds.wrong_kinds(content, _TOP)
+    mistakes += [f"{key!r} is missing" for key in ("title", "table") if key not in content]
+    if not re.fullmatch(r"[\w-][\w.-]*", path.stem) or path.stem in _FILES:
+        mistakes.append(
+            f"the file is called {path.name!r}: expected letters, digits and hyphens, and neither of {_FILES}, since "
+            "reports call their files like that"
+        )
+    said = {key: value for key, value in content.items() if key in _TOP and kinds.fits(value, _TOP[key])}
     beside = path.parent / NETWORKS
-    entries = (_toml(beside) if beside.is_file() else {}) | content.get("networks", {})
+    entries = (_toml(beside) if beside.is_file() else {}) | said.get("networks", {})
     plans = read_plans(entries, mistakes)
-    for name in given or {}:
+    for name, pattern in (given or {}).items():
         if name not in plans:
             mistakes.append(f"--checkpoint {name}=…: {suggestion(name, plans)}")
-    mistakes += [f"{key!r} is not known here; {suggestion(key, sorted(_TOP))}" for key in sorted(set(content) - _TOP)]
-    mistakes += [f"{key!r} is missing" for key in ("title", "table") if key not in content]
+        elif wrong := pattern_mistake(pattern):
+            mistakes.append(f"--checkpoint {name}=…: {wrong}")
     rows = {
         label: made
-        for label, entry in content.get("rows", {}).items()
+        for label, entry in said.get("rows", {}).items()
         if (made := _row(label, entry, mistakes)) is not None
     }
     tables = [
         table
-        for number, entry in enumerate(content.get("table", []), 1)
-        if (table := _table(number, entry, rows, plans, mistakes)) is not None
+        for number, entry in enumerate(said.get("table", []), 1)
+        if (table := _table(number, entry, rows, set(said.get("rows", {})), set(entries), mistakes)) is not None
     ]
     if mistakes:
-        lines = "\n".join(f"  - {mistake}" for mistake in mistakes)
-        raise BadFile(f"{str(path)!r} cannot be run, nothing was:\n{lines}")
+        raise refusal(path, mistakes)
     return Experiment(
         path.stem,
         path,
@@ -175,6 +203,12 @@ def read_experiment(path: Path, runs: Path, given: Mapping[str, str] | None = No
         tuple(tables),
         Networks(plans, runs, given or {}),
     )
+
+
+def refusal(path: Path, mistakes: Sequence[str]) -> BadFile:
+    """The error that names all mistakes of a file."""
+    lines = "\n".join(f"  - {mistake}" for mistake in mistakes)
+    return BadFile(f"{str(path)!r} cannot be run, nothing was:\n{lines}")
 
 
 def cells(table: TableSpec, row: Row, column: str, seed: int, locate: Locate) -> list[Cell]:
@@ -243,18 +277,25 @@ def _row(label: str, entry: Any, mistakes: list[str]) -> Row | None:
     if not isinstance(entry, dict):
         mistakes.append(f"{where}: expected a table, got {entry!r}")
         return None
+    options = {key: value for key, value in entry.items() if key not in _ROW}
+    wrong = kinds.wrong_kinds(entry, _ROW | dict.fromkeys(options, kinds.PLAIN))
     measure = entry.get("measure", "")
     method = entry.get("method", "source" if measure else "")
-    settings = {key: entry[key] for key in ("images", "batch_size", "protocol", "protocol_options") if key in entry}
-    options = {key: value for key, value in entry.items() if key not in _ROW}
     if not method:
-        mistakes.append(f"{where} has no method; {suggestion('', domainadaptor.methods())}")
+        wrong.append(f"it has no method; {suggestion('', domainadaptor.methods())}")
+    if not wrong:
+        try:
+            if measure:
+                _check_measure(measure)
+                check_names(MEASURES[measure], measure, options)
+            else:
+                _try(method, options)
+        except AdaptationError as error:
+            wrong.append(str(error))
+    if wrong:
+        mistakes += [f"{where}: {text}" for text in wrong]
         return None
-    try:
-        _try(method, options)
-    except AdaptationError as error:
-        mistakes.append(f"{where}: {error}")
-        return None
+    settings = {key: entry[key] for key in ("images", "batch_size", "protocol", "protocol_options") if key in entry}
     return Row(
         label,
         method,
@@ -268,60 +309,52 @@ def _row(label: str, entry: Any, mistakes: list[str]) -> Row | None:
 
 
 def _table(
-    number: int, entry: Any, rows: Mapping[str, Row], plans: Mapping[str, NetworkPlan], mistakes: list[str]
+    number: int,
+    entry: Mapping[str, Any],
+    rows: Mapping[str, Row],
+    labels: set[str],
+    networks: set[str],
+    mistakes: list[str],
 ) -> TableSpec | None:
-    where = f"table {number}" + (f" ({entry['title']!r})" if isinstance(entry, dict) and "title" in entry else "")
+    where = f"table {number}" + (f" ({entry['title']!r})" if "title" in entry else "")
     before = len(mistakes)
     say = lambda text: mistakes.append(f"{where}: {text}")  # noqa: E731
     for key in ("title", "dataset", "network"):
         if key not in entry:
             say(f"{key!r} is missing")
-    for key, value in entry.items():
-        if key not in _TABLE:
-            say(f"{key!r} is not known; {suggestion(key, sorted(_TABLE))}")
-        elif not isinstance(value, _TABLE[key]) or isinstance(value, bool) != (_TABLE[key] is bool):
-            say(f"{key} = {value!r}: expected {_kind(_TABLE[key])}")
+    for wrong in kinds.wrong_kinds(entry, _TABLE):
+        say(wrong)
     if len(mistakes) > before:
         return None
+    for label in entry.get("rows", ()):
+        if label not in labels:
+            say(f"there is no row {label!r}; {suggestion(label, labels)}")
+    if not labels:
+        say("expected rows, each under [rows.NAME]")
     chosen = [rows[label] for label in entry.get("rows", rows) if label in rows]
-    unknown = [label for label in entry.get("rows", ()) if label not in rows]
-    for label in unknown:
-        say(f"there is no row {label!r}; {suggestion(label, rows)}")
-    for name in {entry["network"], *(row.network for row in chosen if row.network)} - set(plans):
-        say(f"there is no network {name!r}; {suggestion(name, plans)}")
+    for name in dict.fromkeys([entry["network"], *(row.network for row in chosen if row.network)]):
+        if name not in networks:
+            say(f"there is no network {name!r}; {suggestion(name, sorted(networks))}")
+    _check_data(entry, say)
     show = entry.get("show", "accuracy")
     if show not in SHOWS:
         say(f"show = {show!r}; {suggestion(show, SHOWS)}")
-    if entry.get("measure") and entry["measure"] not in MEASURES:
-        say(f"measure = {entry['measure']!r}; {suggestion(entry['measure'], MEASURES)}")
-    protocol = entry.get("protocol", "leave-one-out")
-    sweep = _sweep(entry.get("sweep"), protocol, chosen, say)
-    for name, value in [("", None)] if sweep is None else [(sweep[0], value) for value in sweep[1]]:
-        swept = {name: value} if name in _known_options(protocol) else {}
+    if entry.get("measure"):
         try:
-            check_protocol(protocol, entry.get("protocol_options", {}) | swept)
+            _check_measure(entry["measure"])
         except BadOption as error:
             say(str(error))
-        for row in chosen:
-            if name in domainadaptor.options_of(row.method) and name not in row.options and name not in _CELL:
-                try:
-                    _try(row.method, {**row.options, name: value})
-                except AdaptationError as error:
-                    say(f"row {row.label!r} with {name} = {value!r}: {error}")
-    if not entry.get("domains") and not entry.get("groups"):
+    sweep = _sweep(entry.get("sweep"), entry.get("protocol", "leave-one-out"), chosen, say)
+    for text in dict.fromkeys(_wrong_settings(entry, chosen, sweep)):
+        say(text)
+    if ("domains" in entry) == ("groups" in entry):
         say("expected domains, or groups of them")
-    for key in ("images", "batch_size"):
-        if key in entry and entry[key] < 1:
-            say(f"{key} = {entry[key]}: expected 1 or more")
-    seeds = entry.get("seeds", [0])
-    if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
-        say(f"seeds = {seeds!r}: expected whole numbers")
     if len(mistakes) > before:
         return None
     groups = {name: tuple(domains) for name, domains in entry.get("groups", {}).items()}
     given = {key: value for key, value in entry.items() if key not in ("rows", "sweep", "groups")}
-    lists = {key: tuple(given[key]) for key in ("domains", "seeds", "sources") if key in given}
-    return TableSpec(**{"domains": (), **given, **lists, "rows": tuple(chosen), "sweep": sweep, "groups": groups})
+    given |= {key: tuple(given[key]) for key in ("domains", "seeds", "sources") if key in given}
+    return TableSpec(**{"domains": ()} | given, rows=tuple(chosen), sweep=sweep, groups=groups)
 
 
 def _sweep(
@@ -332,14 +365,63 @@ def _sweep(
     if set(entry) != {"option", "values"} or not isinstance(entry["values"], list) or not entry["values"]:
         say(f"sweep = {entry!r}: expected {{option = NAME, values = [...]}}")
         return None
-    name = entry["option"]
+    name, values = entry["option"], entry["values"]
     known = {*_CELL, *_known_options(protocol)}
     for row in rows:
         known |= set(domainadaptor.options_of(row.method))
-    if name not in known:
+    if name not in list(known):
         say(f"sweep over {name!r}, which none of the rows has; {suggestion(name, sorted(known))}")
         return None
-    return name, tuple(entry["values"])
+    kind = kinds.COUNT if name in _CELL else kinds.PLAIN
+    for value in values:
+        if not kinds.fits(value, kind):
+            say(f"sweep over {name} with {value!r}: expected {kind}")
+            return None
+    if len(set(map(str, values))) < len(values):
+        say(f"sweep over {name}: expected different values, got {values!r}")
+        return None
+    return name, tuple(values)
+
+
+def _wrong_settings(
+    entry: Mapping[str, Any], rows: Sequence[Row], sweep: tuple[str, tuple[Any, ...]] | None
+) -> Iterator[str]:
+    """What the protocol of the table or of a row, or the method of a row, says to its options in some column."""
+    for name, value in [("", None)] if sweep is None else [(sweep[0], value) for value in sweep[1]]:
+        for row in rows:
+            settings = {**entry, **row.settings}
+            protocol = settings.get("protocol", "leave-one-out")
+            if protocol == "leave-one-out" and any(len(stream) > 1 for stream in entry.get("groups", {}).values()):
+                yield "leave-one-out is of one domain at a time: expected domains, or another protocol for groups"
+            options = dict(settings.get("protocol_options", {}))
+            if name in _known_options(protocol):
+                options[name] = value
+            try:
+                check_protocol(protocol, options)
+            except BadOption as error:
+                yield f"row {row.label!r}: {error}" if "protocol" in row.settings else str(error)
+            if name in domainadaptor.options_of(row.method) and name not in row.options and name not in _CELL:
+                try:
+                    _try(row.method, {**row.options, name: value})
+                except AdaptationError as error:
+                    yield f"row {row.label!r} with {name} = {value!r}: {error}"
+
+
+def _check_data(entry: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    """The name of the data set and of its options; whether it is there is asked later."""
+    try:
+        known = data_options(entry["dataset"])
+    except BadOption as error:
+        say(str(error))
+        return
+    for name in entry.get("data_options", {}):
+        if name not in known:
+            say(f"{entry['dataset']} has no option {name!r}; {suggestion(name, known)}")
+
+
+def _check_measure(measure: str) -> None:
+    if measure not in MEASURES:
+        raise BadOption(f"measure = {measure!r}; {suggestion(measure, MEASURES)}")
 
 
 def _known_options(protocol: str) -> set[str]:
@@ -351,17 +433,26 @@ def _known_options(protocol: str) -> set[str]:
 
 def _try(method: str, options: Mapping[str, Any]) -> None:
     """Builds the method for a tiny network: names and values of its options are looked at."""
+    try:
+        _build(method, options)
+    except AdaptationError:
+        raise
+    except Exception as error:  # a method may be anybody's
+        raise BadOption(f"{method} cannot be built: {type(error).__name__}: {error}") from error
+
+
+def _build(method: str, options: Mapping[str, Any]) -> None:
     known = domainadaptor.options_of(method)
     unknown = [name for name in options if name not in {*known, "guard"}]
     if unknown:
         raise BadOption(f"{method} has no option {unknown[0]!r}; {suggestion(unknown[0], known)}")
-    if any(name in known for name in _NEEDED) or method == "note":  # it is built with a trained network alone
+    given = [name for name in options if name in _NEEDED]
+    if given:
+        raise BadOption(f"{given[0]} cannot be written down here: it is taken from the network and the data")
+    if any(name in known for name in _HEADS) or method == "note":  # it is built with a trained network alone
         return
+    images: dict[str, Any] = {name: [torch.zeros(2, 3, 8, 8)] for name in _IMAGES if name in known}
     norm = nn.BatchNorm2d(4)
     network = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 7))
     with torch.random.fork_rng(devices=[]):
-        domainadaptor.adapt(network.eval(), method, **options)
-
-
-def _kind(kind: type) -> str:
-    return {str: "text", int: "a whole number", list: "a list", dict: "a table", bool: "true or false"}[kind]
+        domainadaptor.adapt(network.eval(), method, **images, **options)

@@ -32,14 +32,37 @@ class Store:
         """The record of that id, if there is a whole one; a damaged one is put aside, so that it is made again."""
         path = self._records / f"{name}.json"
         try:
-            return checked_record(path.read_bytes())
+            content = path.read_bytes()
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
-            aside = path.with_suffix(".json.damaged")
+        except OSError as error:  # nobody knows whether it is damaged
+            raise BadFile(
+                f"cannot read {str(path)!r}: {error.strerror or error}; move it away, or let it be read"
+            ) from error
+        try:
+            record = checked_record(content)
+            if record["id"] != name:
+                raise ValueError(f"it is the record of {record['id']!r}")
+            return record
+        except (ValueError, RecursionError) as error:
+            aside = self._aside(path)
             self.damaged[path.name] = f"{error}; it was put aside as {aside.name}"
-            path.replace(aside)
             return None
+
+    def _aside(self, path: Path) -> Path:
+        """Another name for a damaged record, which overwrites none of an earlier one."""
+        aside = path.with_suffix(".json.damaged")
+        number = 1
+        while aside.exists():
+            number += 1
+            aside = path.with_suffix(f".json.damaged-{number}")
+        try:
+            path.replace(aside)
+        except FileNotFoundError:  # another process was faster
+            pass
+        except OSError as error:
+            raise BadFile(f"{str(path)!r} is damaged and cannot be put aside: {error.strerror or error}") from error
+        return aside
 
     def is_done(self, name: str) -> bool:
         """Whether there is a record of that id that did not fail."""

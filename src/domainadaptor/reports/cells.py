@@ -100,19 +100,36 @@ class Shelf:
                 whole.append(tuple(self.records[wanted.id] for wanted in seed))
         return Cell(tuple(whole), tuple(gaps), len(seeds))
 
+    def states(self, runs: Iterable[Wanted]) -> tuple[int, int, int]:
+        """How many are there, failed, and were not run yet."""
+        reasons = [self._why(wanted) for wanted in runs]
+        waiting = reasons.count("")
+        done = reasons.count(None)
+        return done, len(reasons) - done - waiting, waiting
+
+    def has(self, wanted: Wanted) -> bool:
+        """Whether there is such a record that can be used."""
+        return self._why(wanted) is None
+
     def row(self, row: RowPlan, columns: Iterable[str]) -> list[Record]:
         """Every record of a row that can be used, once."""
         wanted = [entry for column in columns for seed in row.cells.get(column, ()) for entry in seed]
-        return [self.records[name] for name in dict.fromkeys(w.id for w in wanted if not self._gap(row, "", w))]
+        return [self.records[name] for name in dict.fromkeys(w.id for w in wanted if self.has(w))]
 
     def _gap(self, row: RowPlan, column: str, wanted: Wanted) -> Gap | None:
+        why = self._why(wanted)
+        if why is None:
+            return None
+        made = self.records.get(wanted.id, {})
+        return Gap(row.label, column, why, wanted.command or str(made.get("command", "")))
+
+    def _why(self, wanted: Wanted) -> str | None:
+        """Why there is no record to be used, "" where it was not run yet; None where there is one."""
         record = self.records.get(wanted.id)
         if record is None:
             reason = self.damaged.get(f"records/{wanted.id}.json", "")
-            return Gap(row.label, column, f"the record is damaged: {reason}" if reason else "", wanted.command)
+            return f"the record is damaged: {reason}" if reason else ""
         if "failed" in record:
-            return Gap(row.label, column, str(record["failed"]), wanted.command or str(record.get("command", "")))
+            return str(record["failed"])
         kind = record["run"]["measure"] if record["kind"] == "measurement" else "evaluation"
-        if kind != self.kind:
-            return Gap(row.label, column, f"the record is of the kind {kind}, not {self.kind}", wanted.command)
-        return None
+        return None if kind == self.kind else f"the record is of the kind {kind}, not {self.kind}"

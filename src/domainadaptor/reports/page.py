@@ -74,12 +74,11 @@ def _overview(chapters: Sequence[Chapter]) -> str:
     """How complete each experiment is."""
     lines = []
     for chapter in chapters:
-        wanted = {
-            w.id for t in chapter.plan.tables for r in t.rows for c in r.cells.values() for seed in c for w in seed
-        }
+        wanted = [w for planned in chapter.plan.tables for w in planned.runs()]
+        runs = len({w.id for w in wanted if w.id}) + sum(not w.id for w in wanted)
         gaps = [gap for section in chapter.sections for gap in section.shown.gaps]
         failed = sum(bool(gap.failed) for gap in gaps)
-        numbers = (len(chapter.sections), len(wanted), failed, len(gaps) - failed)
+        numbers = (len(chapter.sections), runs, failed, len(gaps) - failed)
         texts = [*map(str, numbers), "complete" if not gaps else "to be continued"]
         lines.append(Line(chapter.plan.title, tuple(map(Entry, texts))))
     if not lines:

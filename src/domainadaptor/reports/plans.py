@@ -63,6 +63,12 @@ class TablePlan:
     paper: PaperColumns | None
     rows: tuple[RowPlan, ...]
 
+    def runs(self) -> list[Wanted]:
+        """The records of all cells, each once; those that have no id yet are one each."""
+        wanted = [w for row in self.rows for seeds in row.cells.values() for seed in seeds for w in seed]
+        known = {w.id: w for w in wanted if w.id}
+        return [*known.values(), *(w for w in wanted if not w.id)]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -159,7 +165,7 @@ def _seeds(ids: Any, commands: Any, otherwise: str) -> tuple[Seed, ...]:
         raise ValueError("cells: expected the ids of records, or lists of them")
     flat = [text for text in _flat(commands) if isinstance(text, str)]
     given = iter(flat if len(flat) == sum(map(len, entries)) else [])
-    return tuple(tuple(Wanted(name or "", next(given, otherwise)) for name in entry) for entry in entries)
+    return tuple(tuple(Wanted(name or "", next(given, "") or otherwise) for name in entry) for entry in entries)
 
 
 def _flat(commands: Any) -> list[Any]:

@@ -26,15 +26,10 @@ def remarks(ask: Ask) -> list[str]:
 
 
 def _incomplete(ask: Ask) -> Iterator[str]:
-    wanted = {w.id for row in ask.table.rows for seeds in row.cells.values() for seed in seeds for w in seed}
-    gaps = ask.gaps()
-    failed = sum(bool(gap.failed) for gap in gaps)
-    if gaps:
-        there = len(wanted) - len(gaps) if len(wanted) >= len(gaps) else 0
-        parts = ([f"{failed} failed"] if failed else []) + (
-            [f"{len(gaps) - failed} not run yet"] if len(gaps) > failed else []
-        )
-        yield f"Not complete: {there} of {len(wanted)} runs are there, {' and '.join(parts)}."
+    done, failed, waiting = ask.shelf.states(ask.table.runs())
+    if failed or waiting:
+        parts = ([f"{failed} failed"] if failed else []) + ([f"{waiting} not run yet"] if waiting else [])
+        yield f"Not complete: {done} of {done + failed + waiting} runs are there, {' and '.join(parts)}."
 
 
 def _below_untouched(ask: Ask) -> Iterator[str]:
