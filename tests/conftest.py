@@ -92,6 +92,8 @@ EXTRAS: dict[str, Callable[[], dict[str, Any]]] = {
     "cotta": lambda: {"views": 2},
     # Thresholds under which a network learns that was never trained.
     "deyo": lambda: {"margin": 1.0, "drop": -1.0},
+    # The same adaptor as domainadaptor-t and -aug; here for all that comes with adapting later layers alone.
+    "domainadaptor-skd": lambda: {"adapt_from": 0.5},
     "eata": lambda: {"margin": 1.0, "eps": 1.0, "source_images": batch(8, 3, 12, 12, seed=50)},
     "eta": lambda: {"margin": 1.0, "eps": 1.0},
     "jigsaw": _jigsaw_head,

@@ -98,8 +98,8 @@ class LiteralNet:
         self.folded = self.fold
         return self.network.fc(h.mean((2, 3)))
 
-    def leaves(self) -> list[Tensor]:
-        return [*self.gamma.values(), *self.beta.values()]
+    def leaves(self, learn) -> list[Tensor]:
+        return [values[name] for values in (self.gamma, self.beta) for name in learn]
 
 
 def softmax(z: Tensor) -> Tensor:
@@ -148,8 +148,12 @@ def adapt(
     lr: float = 1e-3,
     steps: int = 1,
     views: list[Tensor] | None = None,
+    learn=tuple(LAYERS),
 ) -> tuple[Tensor, Tensor, dict[str, float]]:
-    """Logits after and before the steps, and alpha by layer; `views` holds the views of each step for gem-aug."""
+    """Logits after and before the steps, which `learn` names the layers of, and alpha by layer.
+
+    `views` holds the views of each step for gem-aug.
+    """
     literal = LiteralNet(network, alpha, fold, variance)
     before = z = literal(x)
     for step in range(steps if loss else 0):
@@ -159,9 +163,9 @@ def adapt(
             with torch.no_grad():
                 mean = literal(views[step]).view(-1, *z.shape).mean(0)
                 target = [softmax(row) for row in mean]
-        gradients = torch.autograd.grad(loss_of(loss, z, temperature, scale, target), literal.leaves())
+        gradients = torch.autograd.grad(loss_of(loss, z, temperature, scale, target), literal.leaves(learn))
         with torch.no_grad():
-            for leaf, gradient in zip(literal.leaves(), gradients, strict=True):
+            for leaf, gradient in zip(literal.leaves(learn), gradients, strict=True):
                 leaf -= lr * gradient
     after = literal(x) if loss else before
     return after.detach(), before.detach(), literal.alpha

@@ -62,6 +62,29 @@ def test_views_method(golden, golden_net, options):
     assert not torch.equal(result.logits, result.before)
 
 
+LATER = {"bn2": ("bn2", "bn3"), 0.9: ("bn3",)}
+
+
+@pytest.mark.parametrize("options", [{}, {"steps": 2}, {"fold": False}])
+@pytest.mark.parametrize("loss", ["entropy", "gem-t", "gem-skd", "gem-aug"])
+@pytest.mark.parametrize("adapt_from", LATER)
+def test_later_layers_alone_get_the_steps(golden, golden_net, adapt_from, loss, options):
+    x = golden["network/x"][:4]
+    adaptor = da.adapt(golden_net, "adamixbn", loss=loss, lr=STRONG, adapt_from=adapt_from, **options)
+    generator = torch.Generator().manual_seed(0)
+    views = [random_views(x, 3, generator) for _ in range(options.get("steps", 1))] if loss == "gem-aug" else None
+    learn = LATER[adapt_from]
+    after, before, alpha = literal.adapt(golden_net, x, loss=loss, lr=STRONG, views=views, learn=learn, **options)
+    for _ in range(3):  # the first batch is not like the others
+        result = adaptor.adapt(x)
+        torch.testing.assert_close(result.logits, after, **EXACT)
+        torch.testing.assert_close(result.before, before, **EXACT)
+        assert list(result.alpha) == list(alpha)
+        if options.get("fold", True):
+            assert result.alpha == pytest.approx(alpha, abs=1e-9)
+    assert not torch.equal(result.logits, result.before)
+
+
 @pytest.mark.parametrize("size", [(1, 1), (2, 1)])
 @pytest.mark.parametrize("rule", ["code", "paper"])
 def test_alpha_on_tiny_maps(rule, size):

@@ -42,7 +42,8 @@ class LiteralNorm(nn.Module):
         return (1 - st / (st + it + is_)).mean()
 
 
-def literal(network: nn.Module, x, loss: str | None, lr: float):
+def literal(network: nn.Module, x, loss: str | None, lr: float, later: tuple[str, ...] = ("",)):
+    """Logits after a step on the layers whose names begin with one of `later`."""
     network = copy.deepcopy(network).double()
     norms = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.BatchNorm2d)]
     network.requires_grad_(False)
@@ -52,8 +53,8 @@ def literal(network: nn.Module, x, loss: str | None, lr: float):
     logits = network(x.double())
     if loss is None:
         return logits.detach()
-    learns = [p for p in network.parameters() if p.requires_grad]
-    assert len(learns) == 2 * len(norms)
+    learns = [p for name, p in network.named_parameters() if p.requires_grad and name.startswith(later)]
+    assert len(learns) == 2 * sum(name.startswith(later) for name, _ in norms)
     gradients = torch.autograd.grad(loss_of(loss, logits, "code", 2.0), learns)
     with torch.no_grad():
         for p, gradient in zip(learns, gradients, strict=True):
@@ -78,3 +79,41 @@ def test_logits_of_a_resnet_are_those_of_the_formulas(make, lr, method, layout):
         assert (result.logits - expected).abs().max() < 1e-4 * expected.abs().max()
     if loss:  # the step is not so small that it could be left out
         assert (result.before - expected).abs().max() > 1e-3 * expected.abs().max()
+
+
+STAGES = ["conv1", "layer1", "layer2", "layer3", "layer4"]
+
+
+@pytest.mark.parametrize(
+    ("adapt_from", "first", "steps"),
+    [("layer1", 1, 1), ("layer2", 2, 1), (0.5, 3, 1), (0.5, 3, 2), ("layer4", 4, 1)],  # ten of twenty before layer3
+)
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+def test_only_later_stages_of_a_resnet_learn_and_run_again(monkeypatch, adapt_from, first, steps, layout):
+    torch.manual_seed(0)
+    network = stir(resnet18(num_classes=5).double()).to(memory_format=layout)
+    x = batch(3, 3, 64, 64, dtype=torch.float64).contiguous(memory_format=layout)
+    adaptor = da.adapt(network, "domainadaptor-t", lr=0.1, adapt_from=adapt_from, steps=steps)
+    adaptor(x)
+    stages = {p.data_ptr(): name.partition(".")[0] for name, p in network.named_parameters() if p.ndim == 4}
+    ran: list[str] = []
+    inner = nn.Conv2d._conv_forward
+
+    def counted(self, x, weight, bias):
+        ran.append(stages[weight.data_ptr()])
+        return inner(self, x, weight, bias)
+
+    monkeypatch.setattr(nn.Conv2d, "_conv_forward", counted)
+    result = adaptor.adapt(x)
+    monkeypatch.undo()
+    held = [list(stages.values()).count(stage) for stage in STAGES]
+    passes = [1 if at < first else 1 + steps for at in range(5)]
+    expected = [many * times for many, times in zip(held, passes, strict=True)]
+    expected[first] -= steps  # the convolution before the first norm that learns
+    assert [ran.count(stage) for stage in STAGES] == expected
+    assert len(result.alpha) == 20
+    torch.testing.assert_close(adaptor.adapted(x)(x), result.logits, atol=1e-9, rtol=1e-9)
+    if steps == 1:
+        literally = literal(network, x, "gem-t", 0.1, tuple(STAGES[first:]))
+        torch.testing.assert_close(result.logits, literally, atol=1e-9, rtol=1e-9)
+        assert (result.logits - literal(network, x, "gem-t", 0.1)).abs().max() > 1e-6

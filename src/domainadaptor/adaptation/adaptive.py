@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from domainadaptor.adaptation.copying import twin
+from domainadaptor.adaptation.depth import layers_before
 from domainadaptor.adaptation.features import FeatureTap, find_head
 from domainadaptor.adaptation.part import Part
 from domainadaptor.adaptation.snapshot import Snapshot
@@ -39,6 +40,7 @@ class AdaptiveNetwork(Part):
         learns: "nothing", the scales and shifts of "norms", or "all" weights.
         others: Whether layer, group and instance norms learn too; then a network may have those alone.
         skip: Names of layers, or of modules that hold them, whose scale and shift do not learn.
+        adapt_from: The share of norm layers, or the name, before which scales and shifts do not learn either.
         head: Name of the linear layer whose input are the features; "" finds it, None needs no features.
         special: Makes stand-ins for norm layers of kinds that `norm` is not for, by name.
         again: Whether batches get several passes, so that what these have in common is kept for the next.
@@ -52,6 +54,7 @@ class AdaptiveNetwork(Part):
         learns: Learns = "norms",
         others: bool = False,
         skip: tuple[str, ...] = (),
+        adapt_from: str | float = 0.0,
         head: str | None = None,
         special: Callable[[nn.Module], Mapping[str, AdaptiveNorm]] | None = None,
         again: bool = False,
@@ -65,7 +68,8 @@ class AdaptiveNetwork(Part):
         self.norms |= {name: TunedNorm(layer) for name, layer in tuned.items()}
         self.norms |= made
         self._learns = learns
-        self._skip = skip
+        order = [name for name, _ in source.named_modules() if name in self.norms]
+        self._skip = (*skip, *layers_before(adapt_from, order))
         layers = {name: layer.layer for name, layer in found.items()} | tuned
         layers |= {name: source.get_submodule(name) for name in made}
         replaced = {layers[name]: stand_in for name, stand_in in self.norms.items()}
@@ -84,7 +88,10 @@ class AdaptiveNetwork(Part):
             for p in stand_in.learnable():
                 p.requires_grad_(learns != "nothing" and not self._skips(name))
         if learns == "norms" and all(self._skips(name) for name, n in self.norms.items() if n.learns):
-            raise UnsupportedNetwork(f"nothing is left to learn: skip={skip} names every norm layer; name fewer")
+            raise UnsupportedNetwork(
+                f"nothing is left to learn: skip={skip} and adapt_from={adapt_from!r} leave out every norm layer; "
+                "name fewer"
+            )
         # Stand-ins are made at the source; folding and steps move them away from it.
         self._start = {
             f"{name}.{part}": p.detach().clone()

@@ -88,7 +88,7 @@ class ParameterGuard:
 
 
 _ABSENT = object()
-_STAND_INS = ("domainadaptor.norms.", "domainadaptor.adaptation.stem")  # they look after themselves
+_STAND_INS = ("domainadaptor.norms.",)  # they look after themselves
 
 
 def _may_keep(module: nn.Module) -> bool:

@@ -31,6 +31,7 @@ class StepAdaptor(LearningAdaptor):
         learns: The scales and shifts of "norms", or "all" weights.
         others: Whether layer, group and instance norms learn too; then a network may have those alone.
         skip: Names of layers, or of modules that hold them, whose scale and shift do not learn.
+        adapt_from: The share of norm layers, or the name, before which scales and shifts do not learn either.
         predictor: What answers in place of the network's head; None: the head.
         head: Name of the linear layer whose input are the features; None: the last one.
     """
@@ -48,6 +49,7 @@ class StepAdaptor(LearningAdaptor):
         learns: Learns = "norms",
         others: bool = False,
         skip: tuple[str, ...] = (),
+        adapt_from: str | float = 0.0,
         predictor: Predictor | None = None,
         head: str | None = None,
     ) -> None:
@@ -61,6 +63,7 @@ class StepAdaptor(LearningAdaptor):
         self._learns: Learns = learns if self._steps else "nothing"
         self._others = others
         self._skip = skip
+        self._adapt_from = adapt_from
         self._predictor = predictor
         self._reads_features = objective is not None and objective.reads_features
         self._head = head or "" if predictor is not None or self._reads_features else None
@@ -73,6 +76,7 @@ class StepAdaptor(LearningAdaptor):
             learns=self._learns,
             others=self._others,
             skip=self._skip,
+            adapt_from=self._adapt_from,
             head=self._head,
             again=self._steps > 0 and (self._predict_after or self._steps > 1),
         )

@@ -153,7 +153,7 @@ class MixedNorm(AdaptiveNorm):
         with phase(STATISTICS):
             use = self._measure(x, source, count)
         self.uses.append(use)
-        if use.single or not torch.is_grad_enabled():
+        if use.single or not self._in_graph(x):
             y = self._normalize(x, use.moments)
         elif self.folded is not None:
             y = self._normalize_through_batch(x, use.moments, count)
@@ -163,6 +163,9 @@ class MixedNorm(AdaptiveNorm):
             y = self._normalize_through_mixture(x, source, use)
         out: Tensor = self.tail(y)
         return out
+
+    def _in_graph(self, x: Tensor) -> bool:
+        return torch.is_grad_enabled() and any(t.requires_grad for t in (x, self.scale, self.shift))
 
     @torch.no_grad()
     def _measure(self, x: Tensor, source: Moments, count: int) -> Use:

@@ -29,20 +29,20 @@ class TunedNorm(AdaptiveNorm):
         bare = copy.copy(layer)
         bare._parameters = {name: None if name in trained else p for name, p in layer._parameters.items()}
         self._trained = (layer, bare)
-        self._passes = 0
+        self.uses: list[None] = []  # one for each time that the last pass of the network used the layer
 
     @property
     def passes(self) -> int:
         """How often the last pass of the network used the layer."""
-        return self._passes
+        return len(self.uses)
 
     def begin_pass(self) -> None:
         """A new pass of the network begins."""
-        self._passes = 0
+        self.uses = []
 
     def forward(self, x: Tensor) -> Tensor:
         """As the trained layer does, in its own precision."""
-        self._passes += 1
+        self.uses.append(None)
         bare = copy.copy(self._trained[1])
         own = {name: p.to(self._dtypes[name]) for name, p in self.own.items()}
         bare._parameters = {**bare._parameters, **own}
@@ -59,11 +59,11 @@ class TunedNorm(AdaptiveNorm):
         for name, p in self.own.items():
             p.copy_(getattr(self, f"source_{name}"))
             p.grad = None
-        self._passes = 0
+        self.uses = []
 
     def settle(self) -> None:
         """Nothing is held from one pass to the next."""
-        self._passes = 0
+        self.uses = []
 
     def memory(self) -> list[Tensor]:
         """Copies of scale and shift."""
@@ -75,7 +75,7 @@ class TunedNorm(AdaptiveNorm):
         for p, value in zip(self.own.values(), memory, strict=True):
             p.copy_(value)
             p.grad = None
-        self._passes = 0
+        self.uses = []
 
     def learned(self) -> dict[str, Tensor]:
         """Scale and shift."""

@@ -35,6 +35,7 @@ def adamixbn(
     lr: float = 1e-3,
     steps: int = 1,
     threshold: float | None = None,
+    adapt_from: str | float = 0.0,
     seed: int = 0,
 ) -> Adaptor:
     """Source and batch statistics mixed in every norm layer, by how far the batch is from the source.
@@ -51,6 +52,7 @@ def adamixbn(
         lr: The learning rate of plain gradient descent.
         steps: How many steps each batch gets.
         threshold: Only images whose confidence in the first pass is above it are learned from; None: all of them.
+        adapt_from: Where learning begins, to save time: a share of the norm layers, as 0.5, or a name, as "layer3".
         seed: Of the random views; the same batch always gets the same ones.
     """
     loss = None if loss == "none" else loss
@@ -64,7 +66,16 @@ def adamixbn(
     check_count("steps", steps, low=0)
     check_threshold(threshold)
     check_count("seed", seed, low=0)
-    _refuse_idle(loss, temperature=temperature, scale=scale, views=views, lr=lr, steps=steps, threshold=threshold)
+    _refuse_idle(
+        loss,
+        temperature=temperature,
+        scale=scale,
+        views=views,
+        lr=lr,
+        steps=steps,
+        threshold=threshold,
+        adapt_from=adapt_from,
+    )
     made = None if loss is None else build_objective(loss, temperature=temperature, scale=scale, views=views, seed=seed)
     return StepAdaptor(
         network,
@@ -72,6 +83,7 @@ def adamixbn(
         objective=None if made is None else of_confident(made, threshold),
         optimizer=partial(SGD, lr=float(lr)),
         steps=int(steps),
+        adapt_from=adapt_from,
     )
 
 
@@ -83,6 +95,7 @@ def _refuse_idle(loss: str | None, **options: object) -> None:
         "lr": None if loss else "there is no step without a loss",
         "steps": None if loss else "there is no step without a loss",
         "threshold": None if loss else "there is no step without a loss",
+        "adapt_from": None if loss else "there is no step without a loss",
         "temperature": None if gem else "only the gem losses have a temperature",
         "scale": "the temperature is a number" if fixed else None if gem else "only the gem losses have a temperature",
         "views": None if loss == "gem-aug" else "only gem-aug looks at views",

@@ -79,6 +79,7 @@ def slr(
     m: float = 1.0,
     variance: Variance = "biased",
     threshold: float | None = None,
+    adapt_from: str | float = 0.0,
 ) -> Adaptor:
     """Batch statistics and a step on the soft likelihood ratio, with predictions kept diverse over batches.
 
@@ -101,6 +102,7 @@ def slr(
         m: The weight of the new batch in running statistics: 1 is the batch alone, 0 the source's.
         variance: "biased" as batch normalization, or "unbiased".
         threshold: Only images whose confidence in the first pass is above it are learned from; None: all of them.
+        adapt_from: Where learning begins, to save time: a share of the norm layers, as 0.5, or a name, as "layer3".
     """
     check_choice("form", form, _RATIOS)
     usual = _PUBLISHED[form]
@@ -121,5 +123,6 @@ def slr(
         m=m,
         variance=variance,
         threshold=threshold,
+        adapt_from=adapt_from,
         skip=usual[2] if skip is None else skipped(network, skip),
     )

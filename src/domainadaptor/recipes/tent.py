@@ -31,6 +31,7 @@ def tent(
     m: float = 1.0,
     variance: Variance = "biased",
     threshold: float | None = None,
+    adapt_from: str | float = 0.0,
     temperature: str | float = "code",
     scale: float = 2.0,
     views: int = 3,
@@ -50,6 +51,7 @@ def tent(
         m: The weight of the new batch in running statistics: 1 is the batch alone, 0 the source's.
         variance: "biased" as batch normalization, or "unbiased".
         threshold: Only images whose confidence in the first pass is above it are learned from; None: all of them.
+        adapt_from: Where learning begins, to save time: a share of the norm layers, as 0.5, or a name, as "layer3".
         temperature: Of the GEM losses: "code", "per_image", "batch_mean", or a number.
         scale: The temperature is this times the deviation of an image's logits.
         views: How many random views of each image "gem-aug" learns from.
@@ -71,6 +73,7 @@ def tent(
         m=m,
         variance=variance,
         threshold=threshold,
+        adapt_from=adapt_from,
     )
 
 
@@ -87,6 +90,7 @@ def descend(
     m: float,
     variance: Variance,
     threshold: float | None,
+    adapt_from: str | float = 0.0,
     skip: tuple[str, ...] = (),
 ) -> Adaptor:
     """Tent with another objective: batch statistics, and steps on the scales and shifts but of layers to skip."""
@@ -104,4 +108,5 @@ def descend(
         predict=predict,
         others=True,
         skip=skip,
+        adapt_from=adapt_from,
     )
