@@ -149,6 +149,7 @@ class Deep(nn.Module):
         self.head = nn.Linear(6, 4)
 
     def forward(self, x):
+        bright = bool((x > 100).any())  # no image of the first batch, which tells what may be kept
         y = self.bn(self.conv(x))
         if self.odd == "looks before a relu in place":
             shift = y.mean((1, 2, 3), keepdim=True)
@@ -172,6 +173,10 @@ class Deep(nn.Module):
             y = self.block(y)
         if self.odd == "writes to the block's output":
             y.mul_(0.5)
+        if self.odd == "writes to the block's output of bright images" and bright:
+            y.mul_(0.5)
+        if self.odd == "uses its block twice on bright images" and bright:
+            y = y + self.block(short).relu_() * y
         if self.odd == "writes to the block's output secretly":
             y.data.mul_(0.5)
         y = self.bn2(self.late(y + short)).relu()
@@ -185,6 +190,7 @@ DEEP = [
     "counts in a buffer", "counts in an attribute", "is random", "uses its norm twice", "returns two tensors",
     "looks before a relu in place", "ignores what a relu in place returns", "a function between", "keywords", "numbers",
     "uses its block twice", "writes to the block's output", "writes to the block's output secretly", "comes back",
+    "writes to the block's output of bright images", "uses its block twice on bright images",
 ]  # fmt: skip
 LATER = {
     "domainadaptor-t": {"lr": 0.1, "steps": 2},
@@ -204,6 +210,7 @@ def test_with_later_layers_alone_the_answer_is_that_of_all_computed_anew(monkeyp
     anew = da.adapt(network, method, adapt_from="bn2", **LATER[method])
     for seed in range(3):
         images = batch(8, 3, 9, 9, seed=seed)
+        images[0, 0, 0, 0] = 200.0 if seed else 0.0
         results = []
         for adaptor in (mine, anew):
             torch.manual_seed(seed)
