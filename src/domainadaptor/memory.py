@@ -42,12 +42,17 @@ class PeakMemory:
             Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak so far
         except OSError:
             return None
-        return _status("VmRSS")
+        return in_use()
 
     def _peak(self) -> float | None:
         if self._device.type == "cuda":
             return float(torch.cuda.max_memory_allocated(self._device))
         return _status("VmHWM")
+
+
+def in_use() -> float | None:
+    """Bytes of main memory that this process uses; None where the system does not tell."""
+    return _status("VmRSS")
 
 
 def _give_back() -> None:

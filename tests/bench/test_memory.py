@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import domainadaptor as da
-from domainadaptor.bench.memory import _status
+from domainadaptor.memory import in_use
 from tests.conftest import batch, stir
 
 
@@ -29,7 +29,7 @@ def growth(adaptor: nn.Module) -> float:
         for number in range(1000):
             adaptor(images[number % 10])
         gc.collect()
-        now = _status("VmRSS")
+        now = in_use()
         if now is None:
             pytest.skip("this system does not say how much memory a process uses")
         used.append(now / 1e6)
