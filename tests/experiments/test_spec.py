@@ -6,7 +6,8 @@ import pytest
 
 from domainadaptor.errors import BadFile
 from domainadaptor.experiments.networks import Located
-from domainadaptor.experiments.spec import NETWORKS, cells, read_experiment
+from domainadaptor.experiments.spec import NETWORKS, read_experiment
+from domainadaptor.experiments.table import cells
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 

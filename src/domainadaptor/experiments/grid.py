@@ -12,8 +12,9 @@ from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.experiments.cell import Cell, id_of
 from domainadaptor.experiments.execute import Workshop, environment
 from domainadaptor.experiments.networks import Located
-from domainadaptor.experiments.spec import Experiment, Row, TableSpec, cells, refusal
+from domainadaptor.experiments.spec import refusal
 from domainadaptor.experiments.store import FORMAT, Store
+from domainadaptor.experiments.table import Experiment, Row, TableSpec, cells
 
 OUTPUT = Path("results")  # of `run`, unless it is told another
 _AGAIN = 2.0  # seconds until a cell that another process works on is looked at again

@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,15 @@ from domainadaptor.data.open import data_options
 from domainadaptor.errors import AdaptationError, BadFile, BadOption
 from domainadaptor.evaluation.protocols import check_protocol, protocol_options
 from domainadaptor.experiments import kinds
-from domainadaptor.experiments.cell import Cell
 from domainadaptor.experiments.measures import MEASURES
-from domainadaptor.experiments.networks import Located, Networks, pattern_mistake, read_plans
+from domainadaptor.experiments.networks import Networks, pattern_mistake, read_plans
+from domainadaptor.experiments.table import SWEPT, Experiment, Row, TableSpec
 from domainadaptor.options import check_names, suggestion
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-Locate = Callable[[str, str | None, int], Located]
 
 NETWORKS = "networks.toml"
 SHOWS = (
@@ -84,74 +81,6 @@ _ROW = {
     "measure": kinds.TEXT,
 }
 _FILES = ("index", "training")  # of a report, which calls its files as experiments are called
-_CELL = ("batch_size", "images")  # what a sweep may vary besides options of methods and protocols
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a table."""
-
-    label: str
-    method: str
-    options: Mapping[str, Any]
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of cells, other than the table's
-    network: str = ""
-    paper: str | Mapping[str, str] | None = None  # what the paper's numbers call it, or the one number that it is
-    group: str = ""
-    measure: str = ""
-
-
-@dataclass(frozen=True)
-class TableSpec:
-    """One table: rows, columns, and what its cells share."""
-
-    title: str
-    dataset: str
-    network: str
-    domains: tuple[str, ...]
-    rows: tuple[Row, ...]
-    data_options: Mapping[str, Any] = field(default_factory=dict)
-    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # column -> domains of one stream
-    sweep: tuple[str, tuple[Any, ...]] | None = None  # option -> a column for each value
-    seeds: tuple[int, ...] = (0,)
-    images: int | None = None
-    batch_size: int = 64
-    order: int = 0
-    protocol: str = "leave-one-out"
-    protocol_options: Mapping[str, Any] = field(default_factory=dict)
-    sources: tuple[str, ...] = ()
-    show: str = "accuracy"
-    mean: bool = True
-    corner: str = "method"
-    measure: str = ""
-    paper: Mapping[str, Any] | None = None
-
-    def columns(self) -> list[str]:
-        """Their headings."""
-        if self.sweep:
-            return [str(value) for value in self.sweep[1]]
-        return list(self.groups or self.domains)
-
-    def sample(self) -> str:
-        """In words: how many images, seeds, and in which batches."""
-        images = "full test sets" if self.images is None else f"{self.images} seeded images a domain"
-        seeds = f"{len(self.seeds)} seeds" if len(self.seeds) > 1 else "one seed"
-        batches = "" if self.sweep and self.sweep[0] == "batch_size" else f", batches of {self.batch_size}"
-        protocol = "" if self.protocol == "leave-one-out" else f", {self.protocol}"
-        return f"{images}, {seeds}{batches}{protocol}"
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A checked file."""
-
-    name: str
-    file: Path
-    title: str
-    about: str
-    remarks: tuple[str, ...]
-    tables: tuple[TableSpec, ...]
-    networks: Networks
 
 
 def read_experiment(path: Path, runs: Path, given: Mapping[str, str] | None = None) -> Experiment:
@@ -209,55 +138,6 @@ def refusal(path: Path, mistakes: Sequence[str]) -> BadFile:
     """The error that names all mistakes of a file."""
     lines = "\n".join(f"  - {mistake}" for mistake in mistakes)
     return BadFile(f"{str(path)!r} cannot be run, nothing was:\n{lines}")
-
-
-def cells(table: TableSpec, row: Row, column: str, seed: int, locate: Locate) -> list[Cell]:
-    """The cells behind one number of one seed: one, or one for each domain where a sweep averages over them.
-
-    Args:
-        table: The table.
-        row: Its row.
-        column: The heading of its column.
-        seed: Of network and method.
-        locate: Finds the network of a name for a target and a seed.
-    """
-    settings: dict[str, Any] = {
-        "protocol": table.protocol,
-        "protocol_options": dict(table.protocol_options),
-        "batch_size": table.batch_size,
-        "images": table.images,
-        **row.settings,
-    }
-    options = dict(row.options)
-    if table.sweep:
-        name, values = table.sweep
-        value = values[table.columns().index(column)]
-        if name in _CELL:
-            settings[name] = value
-        elif name in protocol_options(settings["protocol"]):
-            settings["protocol_options"] |= {name: value}
-        elif name in domainadaptor.options_of(row.method) and name not in options:
-            options[name] = value  # other rows have the same number in every column
-    if table.groups:
-        streams = list(table.groups.values()) if table.sweep else [table.groups[column]]
-    else:
-        streams = [(domain,) for domain in (table.domains if table.sweep else (column,))]
-    return [
-        Cell(
-            dataset=table.dataset,
-            domains=stream,
-            network=locate(row.network or table.network, stream[0] if len(stream) == 1 else None, seed),
-            method=row.method,
-            options=options,
-            data_options=table.data_options,
-            order=table.order,
-            seed=seed,
-            sources=table.sources,
-            measure=row.measure or table.measure,
-            **settings,
-        )
-        for stream in streams
-    ]
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -366,13 +246,13 @@ def _sweep(
         say(f"sweep = {entry!r}: expected {{option = NAME, values = [...]}}")
         return None
     name, values = entry["option"], entry["values"]
-    known = {*_CELL, *_known_options(protocol)}
+    known = {*SWEPT, *_known_options(protocol)}
     for row in rows:
         known |= set(domainadaptor.options_of(row.method))
     if name not in list(known):
         say(f"sweep over {name!r}, which none of the rows has; {suggestion(name, sorted(known))}")
         return None
-    kind = kinds.COUNT if name in _CELL else kinds.PLAIN
+    kind = kinds.COUNT if name in SWEPT else kinds.PLAIN
     for value in values:
         if not kinds.fits(value, kind):
             say(f"sweep over {name} with {value!r}: expected {kind}")
@@ -400,7 +280,7 @@ def _wrong_settings(
                 check_protocol(protocol, options)
             except BadOption as error:
                 yield f"row {row.label!r}: {error}" if "protocol" in row.settings else str(error)
-            if name in domainadaptor.options_of(row.method) and name not in row.options and name not in _CELL:
+            if name in domainadaptor.options_of(row.method) and name not in row.options and name not in SWEPT:
                 try:
                     _try(row.method, {**row.options, name: value})
                 except AdaptationError as error:
