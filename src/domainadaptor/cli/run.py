@@ -268,9 +268,11 @@ def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    table = Table("experiment", "what", "data", "networks", "cells", "done", "need a network or data", "minutes left")
+    table = Table(Column("experiment", no_wrap=True), "data", "networks", "cells", "done", "missing", "minutes left")
     for row in rows:
-        texts = [", ".join(value) if isinstance(value, list) else str(value) for value in row.values()]
+        texts = [
+            ", ".join(value) if isinstance(value, list) else str(value) for key, value in row.items() if key != "title"
+        ]
         texts[-1] = "not known" if row["minutes"] is None else texts[-1]
         table.add_row(*map(Text, texts))
     out.print(table)
