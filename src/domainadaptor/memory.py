@@ -55,6 +55,13 @@ def in_use() -> float | None:
     return _status("VmRSS")
 
 
+def available(device: torch.device | str) -> float | None:
+    """Bytes that could still be taken; None where the system does not tell."""
+    if torch.device(device).type == "cuda":
+        return float(torch.cuda.mem_get_info(torch.device(device))[0])
+    return _kilobytes(Path("/proc/meminfo"), "MemAvailable")
+
+
 def _give_back() -> None:
     """Memory that was freed but is still held would hide what the next work takes."""
     if sys.platform == "linux":
@@ -64,8 +71,13 @@ def _give_back() -> None:
 
 
 def _status(name: str) -> float | None:
+    return _kilobytes(Path("/proc/self/status"), name)
+
+
+def _kilobytes(path: Path, name: str) -> float | None:
+    """Bytes, from a line such as `VmRSS: 12 kB`."""
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = path.read_text().splitlines()
     except OSError:
         return None
     found = next((line for line in lines if line.startswith(f"{name}:")), None)

@@ -34,7 +34,7 @@ def test_every_method_is_timed_beside_plain_inference():
 
 
 def test_a_report_is_kept_compared_and_drawn(tmp_path):
-    report = run_bench([SMALL], {"adabn": {}, "source": {}}, memory=False, progress=lambda _: None)
+    report = run_bench([("", SMALL)], {"adabn": {}, "source": {}}, memory=False, progress=lambda _: None)
     assert json.loads(json.dumps(report)) == report
     assert report["machine"]["torch"] == torch.__version__
     before = json.loads(json.dumps(report))

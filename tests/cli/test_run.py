@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 from tests.experiments.pictures import make_checkpoint, make_pictures
 
@@ -54,6 +55,36 @@ def test_again_it_runs_nothing(program, base):
     result = program(*arguments(base, *OWN))
     assert result.returncode == 0
     assert "[1/2]" not in result.stderr
+
+
+def test_jobs_are_the_same_command_on_a_share_of_the_cores(program, base, monkeypatch):
+    started = []
+
+    class Process:
+        def __init__(self, words, env, **_):
+            started.append((words, env))
+
+        def terminate(self):
+            started.append("ended")
+
+        wait = terminate
+
+    monkeypatch.setattr("domainadaptor.cli.run.subprocess.Popen", Process)
+    threads = torch.get_num_threads()
+    result = program(*arguments(base, *OWN, "--jobs", "2", "--no-cache"))
+    assert result.returncode == 0, result.stderr
+    assert torch.get_num_threads() == threads
+    (words, env), *ends = started
+    assert ends == ["ended", "ended"]
+    assert env["OMP_NUM_THREADS"] == str(max(1, threads // 2))
+    for path in (base / "results" / "records").glob("*.json"):
+        path.unlink()
+    # What it was told to run does the whole work by itself, and starts nobody else.
+    result = program(*words[words.index("domainadaptor") + 1 :])
+    assert result.returncode == 0, result.stderr
+    assert len(list((base / "results" / "records").glob("*.json"))) == 2
+    assert len(started) == 3
+    assert not (base / "cache" / "images").exists()
 
 
 def test_without_the_network_it_says_so_and_runs_nothing(program, base):

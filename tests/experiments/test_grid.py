@@ -112,6 +112,24 @@ def test_what_is_done_is_not_run_again(base, monkeypatch):
     assert before == after
 
 
+def test_a_method_with_another_default_is_run_again_and_only_it(base, monkeypatch):
+    store = Store(base / "results")
+    run_all(grid_of(base), store, SILENT)
+    was = da.options_of
+    # A new option is no other method: those records stay.
+    monkeypatch.setattr(da, "options_of", lambda name: was(name) | {"brand_new": 1} | {"lr": 1.0})  # lr is in the row
+    ran = []
+    watcher = Watcher(lambda cell, *_: ran.append(cell.method), lambda _: None, lambda *_: None)
+    run_all(grid_of(base), store, watcher)
+    assert ran == []
+    changed = {"tent": {"momentum": 0.5}}
+    monkeypatch.setattr(da, "options_of", lambda name: was(name) | changed.get(name, {}))
+    run_all(grid_of(base), store, watcher)
+    assert ran == ["tent", "tent"]
+    run_all(grid_of(base), store, watcher)
+    assert ran == ["tent", "tent"]
+
+
 def test_interrupted_anywhere_it_goes_on_and_ends_the_same(base, monkeypatch):
     whole, parts = Store(base / "whole"), Store(base / "parts")
     run_all(grid_of(base), whole, SILENT)

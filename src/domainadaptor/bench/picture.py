@@ -1,16 +1,22 @@
-"""The benchmark as bars: how many plain inferences a batch costs."""
+"""The benchmark as pictures: bars of what a batch costs in plain inferences, curves of how that grows."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from domainadaptor.errors import BadFile
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _BLUE, _GREY = "#0072b2", "#9a9a9a"
+_LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+_MARKS = "osD^vP"
+_AXES = {"batch size": "batch_size", "side": "size", "network": "network"}
 
 
 def draw(report: Mapping[str, Any], path: Path) -> None:
-    """Writes a bar chart, one panel a network, batch size and image size.
+    """Writes curves where the report has axes of growth, otherwise bars.
 
     Raises:
         BadFile: matplotlib is not installed.
@@ -20,14 +26,26 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise BadFile("the chart is drawn with matplotlib: pip install 'domainadaptor[report]'") from error
+    if not report["rows"]:
+        return
+    figure = Figure(layout="constrained")
+    FigureCanvasAgg(figure)
+    if any(row["axis"] for row in report["rows"]):
+        _draw_curves(report, figure)
+    else:
+        _draw_bars(report, figure)
+    figure.savefig(path, dpi=110)
+
+
+def _draw_bars(report: Mapping[str, Any], figure: "Figure") -> None:
+    """One panel a network, batch size and image size."""
     groups: dict[str, list[Any]] = {}
     for row in report["rows"]:
         groups.setdefault(f"{row['network']}, {row['batch_size']} images of {row['size']}x{row['size']}", []).append(
             row
         )
     tallest = max(len(rows) for rows in groups.values())
-    figure = Figure(figsize=(9, len(groups) * (0.42 * tallest + 1.1)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure.set_size_inches(9, len(groups) * (0.42 * tallest + 1.1))
     panels = figure.subplots(len(groups), 1, squeeze=False)[:, 0]
     widest = max(row["ratio_high"] for row in report["rows"])
     for panel, (title, rows) in zip(panels, groups.items(), strict=True):
@@ -46,4 +64,58 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         panel.tick_params(labelsize=9)
         panel.spines[["top", "right"]].set_visible(False)
     panels[-1].set_xlabel("time of a batch, in plain inferences of the same network (1 is the dotted line)", fontsize=9)
-    figure.savefig(path, dpi=110)
+
+
+def _draw_curves(report: Mapping[str, Any], figure: "Figure") -> None:
+    """A column for each axis: time in plain inferences, milliseconds an image, memory."""
+    axes = [axis for axis in _AXES if any(row["axis"] == axis for row in report["rows"])]
+    figure.set_size_inches(4.2 * len(axes) + 0.6, 9)
+    panels = figure.subplots(3, len(axes), squeeze=False, sharey="row")
+    methods = list(dict.fromkeys(row["method"] for row in report["rows"]))
+    for column, axis in enumerate(axes):
+        rows = [row for row in report["rows"] if row["axis"] == axis]
+        plain = {_point(row): row for row in rows}
+        for number, method in enumerate(methods):
+            own = {_point(row): row for row in rows if row["method"] == method}
+            style = {"color": _LINES[number % 6], "marker": _MARKS[number % 6], "label": method, "markersize": 5}
+            for panel, value in zip(
+                panels[:, column],
+                (lambda row: row["ratio"], lambda row: row["milliseconds"] / row["batch_size"],
+                 lambda row: row.get("memory_mb")),
+                strict=True,
+            ):  # fmt: skip
+                panel.plot(list(own), [value(row) for row in own.values()], **style)
+        style = {"color": _GREY, "linestyle": ":", "marker": ".", "label": "plain inference"}
+        panels[0, column].axhline(1, color=_GREY, linestyle=":")
+        panels[1, column].plot(
+            list(plain), [row["plain_milliseconds"] / row["batch_size"] for row in plain.values()], **style
+        )
+        panels[2, column].plot(list(plain), [row.get("plain_memory_mb") for row in plain.values()], **style)
+        base = rows[0]
+        fixed = {"network": base["network"], "batch size": f"{base['batch_size']} images",
+                 "side": f"{base['size']}x{base['size']}"}  # fmt: skip
+        panels[0, column].set_title(", ".join(text for name, text in fixed.items() if name != axis), fontsize=10)
+        panels[2, column].set_xlabel({"batch size": "images in a batch", "side": "side of the images"}.get(axis, axis))
+        for panel in panels[:, column]:
+            panel.tick_params(labelsize=8)
+            panel.spines[["top", "right"]].set_visible(False)
+            panel.tick_params(axis="x", rotation=20 if axis == "network" else 0)
+    for panel, label in zip(
+        panels[:, 0], ("time, in plain inferences", "milliseconds an image", "peak memory, MB"), strict=True
+    ):
+        panel.set_ylabel(label, fontsize=9)
+    panels[0, 0].set_ylim(bottom=0)
+    for row in (1, 2):
+        panels[row, 0].set_yscale("log")
+    panels[1, 0].legend(frameon=False, fontsize=8)
+    if skipped := report["skipped"]:
+        text = "\n".join(
+            f"left out: {point['network']}, {point['batch_size']} of {point['size']}x{point['size']}: {point['reason']}"
+            for point in skipped
+        )
+        figure.supxlabel(text, fontsize=8, x=0.02, ha="left")
+
+
+def _point(row: Mapping[str, Any]) -> str:
+    """Where a row stands on its axis; as a word, so that all points are equally far apart."""
+    return str(row[_AXES[row["axis"]]]).partition(":")[2] or str(row[_AXES[row["axis"]]])

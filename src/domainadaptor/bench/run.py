@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 import domainadaptor
+from domainadaptor.bench.growth import too_large
 from domainadaptor.bench.memory import peak_memory
 from domainadaptor.bench.timing import Setting, time_methods
 from domainadaptor.networks.zoo import blueprint
@@ -18,26 +19,57 @@ Row = dict[str, Any]
 
 
 def run_bench(
-    settings: Sequence[Setting],
+    settings: Iterable[tuple[str, Setting]],
     methods: Mapping[str, Mapping[str, Any]],
     memory: bool,
     progress: Callable[[str], None],
+    keep: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Times every method on every setting; the report has the machine and the versions too."""
-    rows: list[Row] = []
-    for setting in settings:
-        network = blueprint(setting.network).build(1000, setting.seed)
+    """Times every method on every setting; the report has the machine and the versions too.
+
+    Args:
+        settings: Each with what it is a point of: an axis of growth, or "" for a comparison of methods.
+        methods: Name -> options.
+        memory: Also measure peak memory; settings that do not fit are then listed as skipped instead of tried.
+        progress: Is told what is being measured.
+        keep: Is given the report so far after each setting, so that an end in between loses only one.
+    """
+    report: dict[str, Any] = {
+        "machine": _machine(),
+        "methods": {name: dict(options) for name, options in methods.items()},
+        "rows": [],
+        "skipped": [],
+    }
+    for axis, setting in settings:
         where = f"{setting.network}, {setting.batch_size} x {setting.size}²"
-        for timing in time_methods(setting, network, methods, progress):
-            rows.append({**asdict(setting), **asdict(timing)})
-        if memory:
-            progress(f"{where}: memory of plain inference")
-            plain = peak_memory(setting, "", {})
-            for row in rows[-len(methods) :]:
-                progress(f"{where}: memory of {row['method']}")
-                row["memory_mb"] = peak_memory(setting, row["method"], methods[row["method"]])
-                row["plain_memory_mb"] = plain
-    return {"machine": _machine(), "methods": {k: dict(v) for k, v in methods.items()}, "rows": rows}
+        progress(f"{where}: does it fit into memory?")
+        if memory and (reason := too_large(setting, methods)):
+            report["skipped"].append({"axis": axis, **asdict(setting), "reason": reason})
+        else:
+            report["rows"] += _measured(axis, setting, methods, memory, progress)
+        keep(report)
+    return report
+
+
+def _measured(
+    axis: str,
+    setting: Setting,
+    methods: Mapping[str, Mapping[str, Any]],
+    memory: bool,
+    progress: Callable[[str], None],
+) -> list[Row]:
+    where = f"{setting.network}, {setting.batch_size} x {setting.size}²"
+    network = blueprint(setting.network).build(1000, setting.seed)
+    timings = time_methods(setting, network, methods, progress)
+    rows: list[Row] = [{"axis": axis, **asdict(setting), **asdict(timing)} for timing in timings]
+    if memory:
+        progress(f"{where}: memory of plain inference")
+        plain = peak_memory(setting, "", {})
+        for row in rows:
+            progress(f"{where}: memory of {row['method']}")
+            row["memory_mb"] = peak_memory(setting, row["method"], methods[row["method"]])
+            row["plain_memory_mb"] = plain
+    return rows
 
 
 def compared(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[tuple[Row, float | None]]:
@@ -47,7 +79,7 @@ def compared(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[tuple[Ro
 
 
 def _cell(row: Row) -> tuple[Any, ...]:
-    return row["network"], row["method"], row["batch_size"], row["size"], row["device"]
+    return row.get("axis", ""), row["network"], row["method"], row["batch_size"], row["size"], row["device"]
 
 
 def _machine() -> dict[str, Any]:

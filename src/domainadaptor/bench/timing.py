@@ -38,6 +38,8 @@ class Timing:
     ratio_low: float  # quartiles of the rounds' own ratios
     ratio_high: float
     images_per_second: float
+    wrap_milliseconds: float  # `adapt`, once a network
+    reset_milliseconds: float  # forgetting what a batch taught
     phases: Mapping[str, float] = field(default_factory=dict)  # milliseconds of one batch; the rest is bookkeeping
 
 
@@ -51,7 +53,11 @@ def time_methods(
     device = torch.device(setting.device)
     network = network.to(device).to(memory_format=torch.channels_last).eval()
     images = random_images(setting)
-    adaptors = {name: domainadaptor.adapt(network, name, **options) for name, options in methods.items()}
+    adaptors, wrapping = {}, {}
+    for name, options in methods.items():
+        begun = time.perf_counter()
+        adaptors[name] = domainadaptor.adapt(network, name, **options)
+        wrapping[name] = time.perf_counter() - begun
 
     @torch.no_grad()
     def plain() -> None:
@@ -67,10 +73,12 @@ def time_methods(
         for name, job in jobs.items():
             progress(f"{setting.network}, round {number + 1}: {name or 'plain inference'}")
             times[name].append(_seconds(job, device))
-    return [
-        _timing(name, times[name], times[""], setting.batch_size, _phases(_call(adaptor, images)))
-        for name, adaptor in adaptors.items()
-    ]
+    found = []
+    for name, adaptor in adaptors.items():
+        phases = _phases(_call(adaptor, images))
+        resetting = _seconds(adaptor.reset, device)
+        found.append(_timing(name, times[name], times[""], setting.batch_size, wrapping[name], resetting, phases))
+    return found
 
 
 def random_images(setting: Setting) -> Tensor:
@@ -98,12 +106,29 @@ def _wait(device: torch.device) -> None:
 
 
 def _timing(
-    name: str, own: Sequence[float], plain: Sequence[float], batch_size: int, phases: Mapping[str, float]
+    name: str,
+    own: Sequence[float],
+    plain: Sequence[float],
+    batch_size: int,
+    wrapping: float,
+    resetting: float,
+    phases: Mapping[str, float],
 ) -> Timing:
     middle, base = statistics.median(own), statistics.median(plain)
     ratios = sorted(a / b for a, b in zip(own, plain, strict=True))
     low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
-    return Timing(name, 1000 * middle, 1000 * base, middle / base, low, high, batch_size / middle, phases)
+    return Timing(
+        name,
+        1000 * middle,
+        1000 * base,
+        middle / base,
+        low,
+        high,
+        batch_size / middle,
+        1000 * wrapping,
+        1000 * resetting,
+        phases,
+    )
 
 
 def _phases(job: Callable[[], object]) -> dict[str, float]:

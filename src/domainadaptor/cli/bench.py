@@ -22,6 +22,9 @@ def bench(
     option: MethodOptions = None,
     batch_size: Annotated[list[int] | None, typer.Option(min=1, help="May be repeated; 64 otherwise.")] = None,
     size: Annotated[list[int] | None, typer.Option(min=1, help="Side of the images; may be repeated; 224.")] = None,
+    growth: Annotated[
+        bool, typer.Option("--growth", help="How cost grows with batch size, side and network, one at a time.")
+    ] = False,
     rounds: Annotated[int, typer.Option(min=1, help="How often everything is timed, in turn.")] = 7,
     memory: Annotated[bool, typer.Option(help="Also peak memory, in a process for each cell.")] = True,
     output: Annotated[Path, typer.Option(help="Folder for bench.json and bench.png.")] = Path("bench-results"),
@@ -31,6 +34,7 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Time methods against plain inference of the same network, in interleaved rounds of one run."""
+    from domainadaptor.bench.growth import METHODS, around
     from domainadaptor.bench.picture import draw
     from domainadaptor.bench.run import compared, run_bench
     from domainadaptor.bench.timing import Setting
@@ -42,18 +46,27 @@ def bench(
         Setting(blueprint(name).name, images, side, rounds, place, seed)
         for name, images, side in product(network or ["resnet18"], batch_size or [64], size or [224])
     ]
+    if growth and len(settings) > 1:
+        raise BadOption("--growth goes away from one network, batch size and side: give each once at most")
+    points = list(around(settings[0])) if growth else [("", setting) for setting in settings]
     options = parse_options(option or [])
-    methods = {name: _fitting(name, options) for name in method or _METHODS}
-    with progress_bar(total=0) as bar:
-        report = run_bench(settings, methods, memory, bar.step)
+    methods = {name: _fitting(name, options) for name in method or (METHODS if growth else _METHODS)}
     output.mkdir(parents=True, exist_ok=True)
-    with replacing(output / "bench.json") as path:
-        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+    def keep(report: dict[str, Any]) -> None:
+        with replacing(output / "bench.json") as path:
+            path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+    with progress_bar(total=0) as bar:
+        report = run_bench(points, methods, memory, bar.step, keep)
     draw(report, output / "bench.png")
     if as_json:
         print_json(report)
         return
     _show(compared(report, before or {"rows": []}), changed=before is not None)
+    for point in report["skipped"]:
+        where = f"{point['network']}, {point['batch_size']} x {point['size']}²"
+        out.print(f"Left out: {where}: {point['reason']}", highlight=False, soft_wrap=True)
     machine = report["machine"]
     out.print(
         f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}. "
@@ -86,7 +99,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _show(rows: list[tuple[dict[str, Any], float | None]], changed: bool) -> None:
     table = Table("network", "images", "method", title="Time of a batch, in plain inferences of the same network")
-    for column in ("ratio", "quartiles", *(["before"] if changed else []), "images/s", "memory, MB", "plain, MB"):
+    for column in ("ratio", "quartiles", *(["before"] if changed else []), "images/s", "memory, MB", "plain, MB",
+                   "wrap, ms", "reset, ms"):  # fmt: skip
         table.add_column(column, justify="right")
     for row, earlier in rows:
         spread = f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}"
@@ -100,6 +114,8 @@ def _show(rows: list[tuple[dict[str, Any], float | None]], changed: bool) -> Non
             *([f"{earlier:.2f}" if earlier is not None else ""] if changed else []),
             f"{row['images_per_second']:.0f}",
             *memory,
+            f"{row['wrap_milliseconds']:.0f}",
+            f"{row['reset_milliseconds']:.1f}",
         )
     out.print(table)
     phases = list(dict.fromkeys(name for row, _ in rows for name in row["phases"]))

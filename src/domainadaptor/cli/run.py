@@ -1,9 +1,13 @@
 """`domainadaptor run`: all cells of an experiment file, each once, whatever happens."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,6 +58,9 @@ def run(
     missing: Annotated[
         bool, typer.Option("--missing", help="Print the commands that make the networks that are missing; run nothing.")
     ] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Processes that share the cells and the cores; best is one a core, memory allowing.")
+    ] = 1,
     root: Root = None,
     device: Device = "auto",
     cache: Annotated[bool, typer.Option(help="Keep decoded images on disk.")] = True,
@@ -102,7 +109,41 @@ def run(
             if command != why:  # a reason alone is no command
                 typer.echo(command)
     else:
-        _run(grids, output, as_json)
+        words = ["run", *map(str, files), "--output", str(output), "--device", device, "--cache" if cache else "--no-cache"]
+        words += [word for text in checkpoint or () for word in ("--checkpoint", text)]
+        words += ["--root", str(root)] if root else []
+        with _helpers(jobs, words):
+            _run(grids, output, as_json)
+
+
+@contextmanager
+def _helpers(jobs: int, words: list[str]) -> Iterator[None]:
+    """Other processes that run the same command on their share of the cores; records keep them apart."""
+    if jobs == 1:
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    threads = max(1, before // jobs)
+    torch.set_num_threads(threads)
+    said = subprocess.DEVNULL if err.is_terminal else None  # lines would break the bar
+    others = [
+        subprocess.Popen(
+            [sys.executable, "-m", "domainadaptor", *words],
+            env={**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)},
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+        for _ in range(jobs - 1)
+    ]
+    try:
+        yield  # until every cell is done, whoever did it
+    finally:
+        torch.set_num_threads(before)
+        for other in others:
+            other.terminate()
+            other.wait()
 
 
 def _run(grids: list["Grid"], output: Path, as_json: bool) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from domainadaptor.experiments.networks import Located
 from domainadaptor.experiments.store import FORMAT
 from domainadaptor.files import digest_of
 from domainadaptor.networks.build import Opened, open_network
+from domainadaptor.options import defaults_of
 from domainadaptor.supplies import options_from
 
 _SOURCE_IMAGES = 2000  # that a method may look at, as EATA's authors
@@ -87,6 +88,7 @@ class Workshop:
         return {
             **record,
             **measured,
+            "defaults": defaults(cell),
             "took": round(time.perf_counter() - begun, 2),
             "environment": environment(self.device),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -223,6 +225,13 @@ class _Batches:
 def _key(name: str, options: Mapping[str, Any]) -> str:
     """Of a data set: other options may be other images under the same name."""
     return json.dumps([name, dict(options)], sort_keys=True)
+
+
+def defaults(cell: Cell) -> dict[str, Any]:
+    """The values of the options that a cell leaves to its method or measurement, as a record has them."""
+    known = defaults_of(MEASURES[cell.measure]) if cell.measure else domainadaptor.options_of(cell.method)
+    left = {name: value for name, value in known.items() if name not in cell.options}
+    return cast(dict[str, Any], json.loads(json.dumps(left, default=repr)))
 
 
 def environment(device: torch.device) -> dict[str, Any]:

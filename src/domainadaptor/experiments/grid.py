@@ -10,7 +10,7 @@ from typing import Any
 
 from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.experiments.cell import Cell, id_of
-from domainadaptor.experiments.execute import Workshop, environment
+from domainadaptor.experiments.execute import Workshop, defaults, environment
 from domainadaptor.experiments.networks import Located
 from domainadaptor.experiments.spec import refusal
 from domainadaptor.experiments.store import FORMAT, Store
@@ -173,7 +173,8 @@ class Watcher:
 
 
 def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
-    """Runs every cell that has no record yet; a cell that fails is recorded as such, and the rest goes on.
+    """Runs every cell that has no record yet, or one of other defaults of its method; a cell that fails is recorded as
+    such, and the rest goes on.
 
     Other processes may run the same grid: a cell that one of them works on is left to it.
 
@@ -196,9 +197,9 @@ def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
                     busy.append(name)
                     continue
                 there = store.read(name)
-                if there is not None and "failed" not in there:
+                if there is not None and "failed" not in there and not _outdated(there, cells[name]):
                     continue
-                if there is not None and there != earlier[name]:  # another process has just tried it in vain
+                if there is not None and "failed" in there and there != earlier[name]:  # another process has just tried it in vain
                     failed[name] = there["failed"]
                     continue
                 watcher.begun(cells[name], len(cells) - len(waiting) + waiting.index(name), len(cells))
@@ -211,6 +212,12 @@ def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
         if waiting:
             time.sleep(_AGAIN)
     return failed
+
+
+def _outdated(record: dict[str, Any], cell: Cell) -> bool:
+    """Whether an option that the cell leaves to its method had another default; new options do not count."""
+    now = defaults(cell)
+    return any(name in now and now[name] != value for name, value in record.get("defaults", {}).items())
 
 
 def _attempt(cell: Cell, name: str, workshop: Workshop, watcher: Watcher) -> dict[str, Any]:

@@ -31,6 +31,7 @@ def adamixbn(
     temperature: str | float = "code",
     scale: float = 2.0,
     views: int = 3,
+    view_size: float = 1.0,
     variance: Variance = "unbiased",
     lr: float = 1e-3,
     steps: int = 1,
@@ -48,6 +49,7 @@ def adamixbn(
         temperature: Of the GEM losses: "code" (the authors' program), "per_image", "batch_mean" (the paper), a number.
         scale: The temperature is this times the deviation of an image's logits.
         views: How many random views of each image "gem-aug" learns from.
+        view_size: Their sides, as a share of the image's: smaller ones are cheaper.
         variance: "unbiased" as the authors compute it, or "biased" as batch normalization does.
         lr: The learning rate of plain gradient descent.
         steps: How many steps each batch gets.
@@ -61,6 +63,7 @@ def adamixbn(
     check_choice("loss", loss, (*LOSSES, None))
     check_temperature(temperature, scale)
     check_count("views", views, low=1)
+    check_number("view_size", view_size, low=0, high=1, above=True)
     check_choice("variance", variance, VARIANCES)
     check_number("lr", lr, low=0, high=_LARGEST)
     check_count("steps", steps, low=0)
@@ -71,12 +74,17 @@ def adamixbn(
         temperature=temperature,
         scale=scale,
         views=views,
+        view_size=view_size,
         lr=lr,
         steps=steps,
         threshold=threshold,
         adapt_from=adapt_from,
     )
-    made = None if loss is None else build_objective(loss, temperature=temperature, scale=scale, views=views, seed=seed)
+    made = None
+    if loss is not None:
+        made = build_objective(
+            loss, temperature=temperature, scale=scale, views=views, seed=seed, view_size=float(view_size)
+        )
     return StepAdaptor(
         network,
         norm=partial(MixedNorm, alpha=alpha, fold=fold, variance=variance),
@@ -99,6 +107,7 @@ def _refuse_idle(loss: str | None, **options: object) -> None:
         "temperature": None if gem else "only the gem losses have a temperature",
         "scale": "the temperature is a number" if fixed else None if gem else "only the gem losses have a temperature",
         "views": None if loss == "gem-aug" else "only gem-aug looks at views",
+        "view_size": None if loss == "gem-aug" else "only gem-aug looks at views",
     }
     defaults = defaults_of(adamixbn)
     for option, reason in reasons.items():
