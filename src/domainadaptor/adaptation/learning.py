@@ -11,6 +11,7 @@ from domainadaptor.adaptation.adaptive import AdaptiveNetwork, LayerReport
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.guard import Drift
 from domainadaptor.adaptation.part import Part
+from domainadaptor.memory import keep_freed
 from domainadaptor.phases import FIRST, phase
 
 
@@ -20,6 +21,8 @@ class LearningAdaptor(Adaptor):
     A subclass writes `_build`, which makes the network from the source, and `_learn`; parts that do not depend on the
     source are made in its `__init__` and named by `_parts`.
     """
+
+    _keeps_memory = False
 
     @abstractmethod
     def _build(self) -> AdaptiveNetwork:
@@ -89,6 +92,9 @@ class LearningAdaptor(Adaptor):
     def _first_pass(self, images: Tensor, grad: bool, network: AdaptiveNetwork | None = None) -> Tensor:
         """The pass that folds. A layer found to be used more than once must not, so the pass is made again."""
         network = self._main if network is None else network
+        if grad and not self._keeps_memory:
+            keep_freed(self, images)
+            self._keeps_memory = True
         with phase(FIRST), torch.set_grad_enabled(grad):
             logits = self._pass(images, network)
             if network.find_reused():

@@ -64,7 +64,9 @@ class LogitLoss(Objective):
 class ViewsLoss(Objective):
     """GEM-Aug: the hot prediction learns from the mean logits of random views of each image."""
 
-    def __init__(self, *, temperature: str | float, scale: float, views: int, seed: int, view_size: float = 1.0) -> None:
+    def __init__(
+        self, *, temperature: str | float, scale: float, views: int, seed: int, view_size: float = 1.0
+    ) -> None:
         self.temperature = temperature
         self.scale = scale
         self.views = views

@@ -1,8 +1,11 @@
 """Times of methods against plain inference of the same network, in interleaved rounds of one process."""
 
+import os
 import statistics
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,7 +136,21 @@ def _timing(
 
 def _phases(job: Callable[[], object]) -> dict[str, float]:
     """Where the time of one batch goes, by the marks that adaptors set."""
-    with profile(activities=[ProfilerActivity.CPU]) as seen:
+    with _silence(), profile(activities=[ProfilerActivity.CPU]) as seen:
         job()
     found = {event.key: event.cpu_time_total / 1000 for event in seen.key_averages() if event.key in PHASES}
     return {name: found.get(name, 0.0) for name in PHASES if name in found}
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Without what the profiler itself writes, past Python, of GPUs that are not there."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.box import SIMPLE
+from rich.table import Column, Table
 
 from domainadaptor.cli.options import MethodOptions, parse_options
 from domainadaptor.cli.terminal import Device, Json, Seed, find_device, out, print_json, progress_bar
@@ -63,10 +64,12 @@ def bench(
     if as_json:
         print_json(report)
         return
-    _show(compared(report, before or {"rows": []}), changed=before is not None)
+    if growth:
+        _show_growth(report["rows"])
+    else:
+        _show(compared(report, before or {"rows": []}), changed=before is not None)
     for point in report["skipped"]:
-        where = f"{point['network']}, {point['batch_size']} x {point['size']}²"
-        out.print(f"Left out: {where}: {point['reason']}", highlight=False, soft_wrap=True)
+        out.print(f"Left out: {_where(point)}: {point['reason']}", highlight=False, soft_wrap=True)
     machine = report["machine"]
     out.print(
         f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}. "
@@ -98,32 +101,64 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _show(rows: list[tuple[dict[str, Any], float | None]], changed: bool) -> None:
-    table = Table("network", "images", "method", title="Time of a batch, in plain inferences of the same network")
-    for column in ("ratio", "quartiles", *(["before"] if changed else []), "images/s", "memory, MB", "plain, MB",
-                   "wrap, ms", "reset, ms"):  # fmt: skip
-        table.add_column(column, justify="right")
+    """Two tables for each network, batch size and side: what a batch costs, and where its time goes."""
+    settings: dict[str, list[tuple[dict[str, Any], float | None]]] = {}
     for row, earlier in rows:
-        spread = f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}"
-        memory = [f"{row[key]:.0f}" if row.get(key) is not None else "" for key in ("memory_mb", "plain_memory_mb")]
-        table.add_row(
-            row["network"],
-            f"{row['batch_size']} x {row['size']}²",
-            row["method"],
-            f"{row['ratio']:.2f}",
-            spread,
-            *([f"{earlier:.2f}" if earlier is not None else ""] if changed else []),
-            f"{row['images_per_second']:.0f}",
-            *memory,
-            f"{row['wrap_milliseconds']:.0f}",
-            f"{row['reset_milliseconds']:.1f}",
-        )
-    out.print(table)
-    phases = list(dict.fromkeys(name for row, _ in rows for name in row["phases"]))
-    if phases:
-        parts = Table("network", "method", title="Milliseconds of one batch by phase, under a profiler")
-        for name in phases:
-            parts.add_column(name, justify="right")
-        for row, _ in rows:
-            cells = [f"{row['phases'][name]:.0f}" if name in row["phases"] else "" for name in phases]
-            parts.add_row(row["network"], row["method"], *cells)
-        out.print(parts)
+        settings.setdefault(_where(row), []).append((row, earlier))
+    for where, own in settings.items():
+        plain = own[0][0]
+        said = f"{where}; plain inference: {plain['plain_milliseconds']:.0f} ms"
+        if plain.get("plain_memory_mb") is not None:
+            said += f", {plain['plain_memory_mb']:.0f} MB"
+        table = Table(Column("method", no_wrap=True), title=said)
+        headings = ("plain inferences", "quartiles", *(["before"] if changed else []), "images/s", "memory, MB")
+        for column in headings:
+            table.add_column(column, justify="right")
+        for row, earlier in own:
+            table.add_row(
+                row["method"],
+                f"{row['ratio']:.2f}",
+                f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
+                *([f"{earlier:.2f}" if earlier is not None else ""] if changed else []),
+                f"{row['images_per_second']:.0f}",
+                f"{row['memory_mb']:.0f}" if row.get("memory_mb") is not None else "",
+            )
+        out.print(table)
+        _show_phases([row for row, _ in own])
+
+
+def _show_phases(rows: list[dict[str, Any]]) -> None:
+    phases = list(dict.fromkeys(name for row in rows for name in row["phases"]))
+    title = "Milliseconds under a profiler (statistics are a part of the passes); of wrapping, once a network"
+    parts = Table(Column("method", no_wrap=True), title=title, box=SIMPLE, padding=0)
+    for name in (*phases, "forget", "wrap"):
+        parts.add_column(name.partition(" (")[0], justify="right")
+    for row in rows:
+        cells = [f"{row['phases'][name]:.0f}" if name in row["phases"] else "" for name in phases]
+        parts.add_row(row["method"], *cells, f"{row['reset_milliseconds']:.1f}", f"{row['wrap_milliseconds']:.0f}")
+    out.print(parts)
+
+
+def _show_growth(rows: list[dict[str, Any]]) -> None:
+    """A table for each axis: plain inferences and megabytes of every method at every point."""
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    for axis in dict.fromkeys(row["axis"] for row in rows):
+        points: dict[str, dict[str, dict[str, Any]]] = {}
+        for row in (row for row in rows if row["axis"] == axis):
+            points.setdefault(_where(row), {})[row["method"]] = row
+        table = Table(Column(axis, no_wrap=True), title="Plain inferences, and megabytes")
+        for method in methods:
+            table.add_column(method, justify="right")
+        for where, own in points.items():
+            table.add_row(where, *(_cost(own[method]) for method in methods))
+        out.print(table)
+
+
+def _cost(row: dict[str, Any]) -> str:
+    memory = "" if row.get("memory_mb") is None else f", {row['memory_mb']:,.0f} MB"
+    return f"{row['ratio']:.2f}{memory}"
+
+
+def _where(row: dict[str, Any]) -> str:
+    network = row["network"].rpartition(":")[2]
+    return f"{network}, {row['batch_size']} x {row['size']}²"

@@ -59,7 +59,8 @@ def run(
         bool, typer.Option("--missing", help="Print the commands that make the networks that are missing; run nothing.")
     ] = False,
     jobs: Annotated[
-        int, typer.Option(min=1, help="Processes that share the cells and the cores; best is one a core, memory allowing.")
+        int,
+        typer.Option(min=1, help="Processes that share the cells and the cores; best is one a core, memory allowing."),
     ] = 1,
     root: Root = None,
     device: Device = "auto",
@@ -109,7 +110,15 @@ def run(
             if command != why:  # a reason alone is no command
                 typer.echo(command)
     else:
-        words = ["run", *map(str, files), "--output", str(output), "--device", device, "--cache" if cache else "--no-cache"]
+        words = [
+            "run",
+            *map(str, files),
+            "--output",
+            str(output),
+            "--device",
+            device,
+            "--cache" if cache else "--no-cache",
+        ]
         words += [word for text in checkpoint or () for word in ("--checkpoint", text)]
         words += ["--root", str(root)] if root else []
         with _helpers(jobs, words):

@@ -173,9 +173,9 @@ class Watcher:
 
 
 def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
-    """Runs every cell that has no record yet, or one of other defaults of its method; a cell that fails is recorded as
-    such, and the rest goes on.
+    """Runs every cell that has no record yet; a cell that fails is recorded as such, and the rest goes on.
 
+    A record from when the method had other defaults counts as none.
     Other processes may run the same grid: a cell that one of them works on is left to it.
 
     Returns:
@@ -199,7 +199,9 @@ def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
                 there = store.read(name)
                 if there is not None and "failed" not in there and not _outdated(there, cells[name]):
                     continue
-                if there is not None and "failed" in there and there != earlier[name]:  # another process has just tried it in vain
+                if (
+                    there is not None and "failed" in there and there != earlier[name]
+                ):  # another process has just tried it in vain
                     failed[name] = there["failed"]
                     continue
                 watcher.begun(cells[name], len(cells) - len(waiting) + waiting.index(name), len(cells))
