@@ -6,8 +6,9 @@ FIRST = "first pass"
 STATISTICS = "statistics (in the passes)"
 BACKWARD = "backward"
 UPDATE = "update"
+VIEWS = "views"
 SECOND = "second pass"
-PHASES = (FIRST, STATISTICS, BACKWARD, UPDATE, SECOND)
+PHASES = (FIRST, STATISTICS, VIEWS, BACKWARD, UPDATE, SECOND)
 
 
 def phase(name: str) -> record_function:

@@ -13,6 +13,7 @@ from domainadaptor.adaptation.logits import in_loss_precision
 from domainadaptor.adaptation.part import Draws, Part
 from domainadaptor.adaptation.views import random_views
 from domainadaptor.options import check_number
+from domainadaptor.phases import VIEWS, phase
 
 Forward = Callable[[Tensor], Tensor]
 
@@ -78,7 +79,7 @@ class ViewsLoss(Objective):
 
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
         """The mean over the batch; each call draws new views."""
-        with torch.no_grad():
+        with phase(VIEWS), torch.no_grad():
             views = random_views(images, self.views, self._draws.generator, size=self.view_size)
             target = in_loss_precision(forward(views)).unflatten(0, (self.views, -1)).mean(0).softmax(1)
         heat = losses.temperature(logits, self.temperature, self.scale)

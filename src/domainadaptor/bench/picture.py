@@ -67,47 +67,39 @@ def _draw_bars(report: Mapping[str, Any], figure: "Figure") -> None:
 
 
 def _draw_curves(report: Mapping[str, Any], figure: "Figure") -> None:
-    """A column for each axis: time in plain inferences, milliseconds an image, memory."""
+    """A column for each axis; time in plain inferences, milliseconds an image, and memory where it was measured."""
     axes = [axis for axis in _AXES if any(row["axis"] == axis for row in report["rows"])]
-    figure.set_size_inches(4.2 * len(axes) + 0.6, 9)
-    panels = figure.subplots(3, len(axes), squeeze=False, sharey="row")
+    # Label, value of a method, value of plain inference.
+    curves = [
+        ("time, in plain inferences", lambda row: row["ratio"], lambda row: 1.0),
+        ("milliseconds an image", lambda row: row["milliseconds"] / row["batch_size"],
+         lambda row: row["plain_milliseconds"] / row["batch_size"]),
+    ]  # fmt: skip
+    if any(row.get("memory_mb") for row in report["rows"]):
+        curves.append(("peak memory, MB", lambda row: row.get("memory_mb"), lambda row: row.get("plain_memory_mb")))
+    figure.set_size_inches(4.2 * len(axes) + 0.6, 3 * len(curves))
+    panels = figure.subplots(len(curves), len(axes), squeeze=False, sharey="row")
     methods = list(dict.fromkeys(row["method"] for row in report["rows"]))
     for column, axis in enumerate(axes):
         rows = [row for row in report["rows"] if row["axis"] == axis]
-        plain = {_point(row): row for row in rows}
-        for number, method in enumerate(methods):
-            own = {_point(row): row for row in rows if row["method"] == method}
-            style = {"color": _LINES[number % 6], "marker": _MARKS[number % 6], "label": method, "markersize": 5}
-            for panel, value in zip(
-                panels[:, column],
-                (lambda row: row["ratio"], lambda row: row["milliseconds"] / row["batch_size"],
-                 lambda row: row.get("memory_mb")),
-                strict=True,
-            ):  # fmt: skip
-                panel.plot(list(own), [value(row) for row in own.values()], **style)
-        style = {"color": _GREY, "linestyle": ":", "marker": ".", "label": "plain inference"}
-        panels[0, column].axhline(1, color=_GREY, linestyle=":")
-        panels[1, column].plot(
-            list(plain), [row["plain_milliseconds"] / row["batch_size"] for row in plain.values()], **style
-        )
-        panels[2, column].plot(list(plain), [row.get("plain_memory_mb") for row in plain.values()], **style)
-        base = rows[0]
-        fixed = {"network": base["network"], "batch size": f"{base['batch_size']} images",
-                 "side": f"{base['size']}x{base['size']}"}  # fmt: skip
-        panels[0, column].set_title(", ".join(text for name, text in fixed.items() if name != axis), fontsize=10)
-        panels[2, column].set_xlabel({"batch size": "images in a batch", "side": "side of the images"}.get(axis, axis))
-        for panel in panels[:, column]:
+        for panel, (_, value, plain) in zip(panels[:, column], curves, strict=True):
+            for number, method in enumerate(methods):
+                own = {_point(row): value(row) for row in rows if row["method"] == method}
+                style = {"color": _LINES[number % 6], "marker": _MARKS[number % 6], "label": method, "markersize": 5}
+                panel.plot(list(own), list(own.values()), **style)
+            base = {_point(row): plain(row) for row in rows}
+            panel.plot(list(base), list(base.values()), color=_GREY, linestyle=":", marker=".", label="plain inference")
             panel.tick_params(labelsize=8)
-            panel.spines[["top", "right"]].set_visible(False)
             panel.tick_params(axis="x", rotation=20 if axis == "network" else 0)
-    for panel, label in zip(
-        panels[:, 0], ("time, in plain inferences", "milliseconds an image", "peak memory, MB"), strict=True
-    ):
+            panel.spines[["top", "right"]].set_visible(False)
+        panels[0, column].set_title(_fixed(rows[0], axis), fontsize=10)
+        panels[-1, column].set_xlabel({"batch size": "images in a batch", "side": "side of the images"}.get(axis, axis))
+    for (label, *_), panel in zip(curves, panels[:, 0], strict=True):
         panel.set_ylabel(label, fontsize=9)
     panels[0, 0].set_ylim(bottom=0)
-    for row in (1, 2):
-        panels[row, 0].set_yscale("log")
-    panels[1, 0].legend(frameon=False, fontsize=8)
+    for panel in panels[1:, 0]:
+        panel.set_yscale("log")
+    panels[0, 0].legend(frameon=False, fontsize=8)
     if skipped := report["skipped"]:
         text = "\n".join(
             f"left out: {point['network']}, {point['batch_size']} of {point['size']}x{point['size']}: {point['reason']}"
@@ -116,6 +108,13 @@ def _draw_curves(report: Mapping[str, Any], figure: "Figure") -> None:
         figure.supxlabel(text, fontsize=8, x=0.02, ha="left")
 
 
+def _fixed(row: Mapping[str, Any], axis: str) -> str:
+    """What stays as it is along an axis."""
+    words = {"network": row["network"].rpartition(":")[2], "batch size": f"{row['batch_size']} images",
+             "side": f"{row['size']}x{row['size']}"}  # fmt: skip
+    return ", ".join(text for name, text in words.items() if name != axis)
+
+
 def _point(row: Mapping[str, Any]) -> str:
     """Where a row stands on its axis; as a word, so that all points are equally far apart."""
-    return str(row[_AXES[row["axis"]]]).partition(":")[2] or str(row[_AXES[row["axis"]]])
+    return str(row[_AXES[row["axis"]]]).rpartition(":")[2]
