@@ -1,4 +1,4 @@
-"""What every adaptor promises: the network untouched, nothing kept, nothing half-done, any context, any batch."""
+"""What every adaptor promises: the network untouched, nothing kept, nothing half-done."""
 
 import contextlib
 import copy
@@ -11,45 +11,14 @@ from torch import nn
 
 import domainadaptor as da
 from domainadaptor.errors import AdaptationError, UnsupportedNetwork
-from tests.conftest import ANSWER_THEMSELVES, GoldenNet, batch, make, needs, one_network, stir, suited
+from tests.adaptation.fingerprints import assert_same, fingerprint, tensors
+from tests.conftest import ANSWER_THEMSELVES, GoldenNet, batch, make, one_network, stir, suited
 
 METHODS = list(da.methods())
 LEARNING = [name for name in METHODS if da.options_of(name).get("loss")]
 ONLINE = [name for name in METHODS if da.options_of(name).get("reset_every", 1) != 1]
 PREDICTING = [name for name in METHODS if da.about(name).kind == "prediction"]  # in place of the network's head
 EPISODIC = [name for name in METHODS if name not in ONLINE]
-
-
-def fingerprint(network: nn.Module) -> dict:
-    """Everything about a network that a user could notice."""
-    modules = dict(network.named_modules())
-    return {
-        "tensors": {name: (t.data_ptr(), t._version, t.detach().clone()) for name, t in tensors(network)},
-        "objects": {name: id(t) for name, t in tensors(network)},
-        "flags": {name: p.requires_grad for name, p in network.named_parameters()},
-        "grads": {name: None if p.grad is None else p.grad.clone() for name, p in network.named_parameters()},
-        "modes": {name: m.training for name, m in modules.items()},
-        "hooks": {name: [len(h) for k, h in vars(m).items() if k.endswith("_hooks")] for name, m in modules.items()},
-        "types": {name: type(m) for name, m in modules.items()},
-        "attributes": {name: sorted(vars(m)) for name, m in modules.items()},
-    }
-
-
-def tensors(network):
-    return [*network.named_parameters(), *network.named_buffers()]
-
-
-def assert_same(one: dict, other: dict) -> None:
-    for key in one:
-        if key in ("tensors", "grads"):
-            continue
-        assert one[key] == other[key], key
-    for name, (pointer, version, value) in one["tensors"].items():
-        assert (pointer, version) == other["tensors"][name][:2], name
-        assert torch.equal(value, other["tensors"][name][2]), name
-    for name, grad in one["grads"].items():
-        assert (grad is None) == (other["grads"][name] is None)
-        assert grad is None or torch.equal(grad, other["grads"][name])
 
 
 def odd_net() -> nn.Module:
@@ -225,85 +194,6 @@ def test_frozen_tensors_share_storage_and_wrapping_is_light():
     assert not parameters & {id(p) for m in (adaptor, adaptor._main.network) for p in m.parameters()}
 
 
-@pytest.mark.parametrize("context", ["no_grad", "inference_mode", "inference tensor", "enable_grad", "requires_grad"])
-@pytest.mark.parametrize("method", METHODS)
-def test_contexts_of_the_caller(method, context, net, images):
-    expected = make(net, method)(images)
-    x = images.clone()
-    if context == "no_grad":
-        with torch.no_grad():
-            got = make(net, method)(x)
-    elif context == "inference_mode":
-        with torch.inference_mode():
-            got = make(net, method)(x)
-            assert torch.is_inference_mode_enabled()
-    elif context == "inference tensor":
-        with torch.inference_mode():
-            x = x.clone()
-        got = make(net, method)(x)
-    elif context == "requires_grad":
-        x.requires_grad_()
-        got = make(net, method)(x)
-        assert x.grad is None
-    else:
-        got = make(net, method)(x)
-    assert torch.equal(got, expected)
-    assert not got.requires_grad
-    assert not got.is_inference()
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_autocast(method, net, images):
-    exact = make(net, method)(images)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        got = make(net, method).adapt(images)
-        assert torch.is_autocast_enabled("cpu")
-    assert not got.fell_back
-    torch.testing.assert_close(got.logits.float(), exact, atol=0.1, rtol=0.1)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("method", METHODS)
-def test_precisions(method, dtype, net, images):
-    exact = make(net, method)(images)
-    by_network = make(copy.deepcopy(net).to(dtype), method).adapt(images.to(dtype))
-    by_adaptor = make(net, method).to(dtype).adapt(images.to(dtype))
-    for result in (by_network, by_adaptor):
-        assert result.logits.dtype == dtype
-        assert not result.fell_back
-        torch.testing.assert_close(result.logits.float(), exact, atol=0.15, rtol=0.15)
-    assert torch.equal(by_network.logits, by_adaptor.logits)
-    assert next(net.parameters()).dtype == torch.float32
-
-
-def test_bfloat16_still_learns(net, images):
-    result = da.adapt(net.bfloat16(), "domainadaptor-t", lr=0.1).adapt(images.bfloat16())
-    assert not torch.equal(result.logits, result.before)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_layouts_of_the_batch(method, net, images):
-    expected = make(net, method)(images)
-    last = images.contiguous(memory_format=torch.channels_last)
-    strided = batch(8, 3, 24, 24)[..., ::2, ::2].copy_(images)
-    for x in (last, strided):
-        held = x.clone()
-        torch.testing.assert_close(make(net, method)(x), expected, atol=1e-5, rtol=1e-5)
-        assert torch.equal(x, held)
-    wide = net.to(memory_format=torch.channels_last)
-    torch.testing.assert_close(make(wide, method)(last), expected, atol=1e-5, rtol=1e-5)
-
-
-def test_channels_last_is_kept_through_the_network(net, images):
-    seen = []
-    net.c3.register_forward_pre_hook(
-        lambda module, args: seen.append(args[0].is_contiguous(memory_format=torch.channels_last))
-    )
-    net.to(memory_format=torch.channels_last)
-    da.adapt(net, "domainadaptor-t")(images.contiguous(memory_format=torch.channels_last))
-    assert seen == [True, True]
-
-
 class Noisy(GoldenNet):
     def __init__(self) -> None:
         super().__init__()
@@ -368,13 +258,6 @@ def test_an_adaptor_is_not_wrapped_again(net):
         da.adapt(da.adapt(net, "adabn"), "adabn")
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_default_device_of_the_caller_does_not_matter(method, net, images):
-    expected = make(net, method)(images)
-    with torch.device("meta"):
-        assert torch.equal(make(net, method)(images), expected)
-
-
 def test_it_is_in_eval_mode_for_good(net):
     adaptor = da.adapt(net, "adabn")
     assert not adaptor.training
@@ -436,109 +319,6 @@ def test_a_move_or_a_state_that_is_refused_leaves_the_adaptor_as_it_was(net, ima
     adaptor._watch = da.adapt(net)._watch
     assert torch.equal(adaptor(images), expected)
     assert torch.equal(adaptor.state_dict()["fc.weight"], net.fc.weight)
-
-
-class Counting(GoldenNet):
-    """A forward that writes to its buffers and its input."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("calls", torch.zeros(1))
-        self.register_buffer("total", torch.zeros(1))
-
-    def forward(self, x):
-        self.calls += 1
-        self.total = self.total + 1
-        return super().forward(x.mul_(1.0 + 0.1 * float(self.calls)))
-
-
-def test_a_forward_that_writes_to_buffers_and_input_does_no_harm(images):
-    net = stir(Counting())
-    held = images.clone()
-    adaptor = da.adapt(net, "adamixbn")
-    first = adaptor(images)
-    assert torch.equal(adaptor(images), first)
-    assert torch.equal(images, held)
-    adaptor.unadapted(images)
-    adaptor(images[:0])
-    assert float(net.calls) == float(net.total) == 0
-    assert float(adaptor.state_dict()["calls"]) == float(adaptor.state_dict()["total"]) == 0
-
-
-class Normalizing(GoldenNet):
-    """Forwards that write to their own parameters, as heads with unit rows and clamped temperatures do."""
-
-    scaled = True  # else the logits are what the head answers, as methods that need its features ask
-    counted = True  # by autograd, which then refuses a second pass before the backward, as some methods make one
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.logit_scale = nn.Parameter(torch.tensor(9.0))
-
-    def forward(self, x):
-        with torch.no_grad():
-            (self.logit_scale if self.counted else self.logit_scale.data).clamp_(max=3.0)
-        self.fc.weight.data.div_(self.fc.weight.data.norm(dim=1, keepdim=True))
-        self.bn2.weight.data.clamp_(max=0.9)
-        return super().forward(x) * (self.logit_scale if self.scaled else 1)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_forward_that_writes_to_its_parameters_does_no_harm(method, images):
-    torch.manual_seed(0)
-    net = suited(stir(Normalizing()), method)
-    net.counted = method not in ("domainadaptor-aug", "deyo", "roid")
-    net.scaled = not needs(method, "features and a linear head")
-    before = fingerprint(net)
-    adaptor = make(net, method)
-    state = copy.deepcopy(adaptor.state_dict())
-    first = adaptor(images)
-    for _ in range(2):
-        adaptor.reset()
-        assert torch.equal(adaptor(images), first)
-        adaptor.reset()
-        assert_same(before, fingerprint(net))
-        assert all(torch.equal(value, state[name]) for name, value in adaptor.state_dict().items())
-    assert torch.equal(copy.deepcopy(adaptor)(images), first)
-    assert torch.equal(adaptor.unadapted(images), copy.deepcopy(net)(images))
-    assert adaptor.source.c1.weight.data_ptr() == net.c1.weight.data_ptr()
-    assert adaptor.source.fc.weight.data_ptr() != net.fc.weight.data_ptr()
-
-
-def test_a_failing_first_batch_leaves_written_parameters_alone(images, monkeypatch):
-    net = stir(Normalizing())
-    before = fingerprint(net)
-    adaptor = da.adapt(net, "domainadaptor-t")
-    with monkeypatch.context() as patched:
-        patched.setattr(GoldenNet, "forward", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            adaptor(images)
-    assert_same(before, fingerprint(net))
-    adaptor(images)
-    assert_same(before, fingerprint(net))
-
-
-class Keeping(GoldenNet):
-    """A forward that keeps its activations, in every place where a module can."""
-
-    def forward(self, x):
-        logits = super().forward(x)
-        self.last, self.seen = logits, [logits]
-        self.register_buffer("cache", logits.detach().mean(0))
-        return logits
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_what_a_forward_keeps_is_forgotten(method, images):
-    net = suited(stir(Keeping()), method)
-    adaptor = make(net, method)
-    names = list(adaptor.state_dict())
-    expected = adaptor(images)
-    assert list(adaptor.state_dict()) == names
-    for fresh in (copy.deepcopy(adaptor), adaptor.to(torch.float32)):
-        fresh.reset()
-        assert torch.equal(fresh(images), expected)
-    assert not hasattr(net, "last")
 
 
 def test_inside_a_parent_module(net, images):
