@@ -1,5 +1,6 @@
 """Means and variances of activations: of each image, of the batch, of the source."""
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
@@ -8,6 +9,7 @@ from torch import Tensor
 
 Variance = Literal["unbiased", "biased"]
 VARIANCES: tuple[Variance, ...] = ("unbiased", "biased")
+_ADDED = 256
 
 
 class Moments(NamedTuple):
@@ -33,10 +35,20 @@ def image_moments(x: Tensor) -> Moments:
     last = x.movedim(1, -1)
     if not last.is_contiguous():
         return _stacked(_each(in_float32(image).flatten(1) for image in x))
-    # Channels lie side by side. The kernel adds row to row, which for columns loses fewer digits than for the whole.
-    of_columns = [torch.batch_norm_update_stats(in_float32(image).flatten(1), None, None, 0.0) for image in last]
-    means, variances = (moment.unflatten(1, (-1, x.shape[1])) for moment in _stacked(of_columns))
+    # Channels lie side by side. The kernel adds row to row, which loses digits over many: several pixels make a row.
+    pixels = last[0].numel() // x.shape[1]
+    groups = _groups(pixels)
+    rows = last.reshape(len(x), pixels // groups, -1)
+    of_groups = [torch.batch_norm_update_stats(in_float32(image), None, None, 0.0) for image in rows]
+    means, variances = (moment.unflatten(1, (groups, -1)) for moment in _stacked(of_groups))
     return _joined(Moments(means, variances), dim=1)
+
+
+@functools.cache
+def _groups(pixels: int) -> int:
+    """Into how many equal parts to divide pixels, so that few enough are added up one after the other."""
+    fitting = (groups for groups in range(1, pixels + 1) if pixels % groups == 0 and pixels // groups <= _ADDED)
+    return next(fitting, 1)
 
 
 def batch_moments(images: Moments) -> Moments:
