@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "plugins": {"errors", "options"},
     "phases": set(),
     "norms": {"errors", "options", "phases"},
-    "adaptation": {"errors", "options", "phases", "norms"},
+    "adaptation": {"errors", "options", "phases", "memory", "norms"},
     "about": set(),
     "recipes": {"errors", "options", "about", "norms", "adaptation", "tasks"},
     "files": {"errors"},

@@ -90,7 +90,9 @@ def _draw_curves(report: Mapping[str, Any], figure: "Figure") -> None:
             base = {_point(row): plain(row) for row in rows}
             panel.plot(list(base), list(base.values()), color=_GREY, linestyle=":", marker=".", label="plain inference")
             panel.tick_params(labelsize=8)
-            panel.tick_params(axis="x", rotation=20 if axis == "network" else 0)
+            if axis == "network":  # names are long
+                for label in panel.get_xticklabels():
+                    label.set(rotation=20, ha="right")
             panel.spines[["top", "right"]].set_visible(False)
         panels[0, column].set_title(_fixed(rows[0], axis), fontsize=10)
         panels[-1, column].set_xlabel({"batch size": "images in a batch", "side": "side of the images"}.get(axis, axis))
