@@ -199,9 +199,8 @@ def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
                 there = store.read(name)
                 if there is not None and "failed" not in there and not _outdated(there, cells[name]):
                     continue
-                if (
-                    there is not None and "failed" in there and there != earlier[name]
-                ):  # another process has just tried it in vain
+                # Another process has just tried it in vain.
+                if there is not None and "failed" in there and there != earlier[name]:
                     failed[name] = there["failed"]
                     continue
                 watcher.begun(cells[name], len(cells) - len(waiting) + waiting.index(name), len(cells))

@@ -49,7 +49,7 @@ def adamixbn(
         temperature: Of the GEM losses: "code" (the authors' program), "per_image", "batch_mean" (the paper), a number.
         scale: The temperature is this times the deviation of an image's logits.
         views: How many random views of each image "gem-aug" learns from.
-        view_size: Their sides, as a share of the image's: smaller ones are cheaper.
+        view_size: Their sides, as a share of the image's: smaller ones are cheaper, and so far cost accuracy.
         variance: "unbiased" as the authors compute it, or "biased" as batch normalization does.
         lr: The learning rate of plain gradient descent.
         steps: How many steps each batch gets.
