@@ -70,7 +70,7 @@ def available(device: torch.device | str) -> float | None:
 
 
 def keep_freed(user: object, batch: torch.Tensor) -> None:
-    """What the process frees stays with it from now on, for the next batch; it goes back once, when its user is no more.
+    """What the process frees stays with it from now on; it goes back once, when the user is no more.
 
     A backward needs gigabytes for a moment. Taken from the system anew for each batch, page by page, they cost a tenth
     of the time. Only the GNU C library can be told; `DOMAINADAPTOR_KEEP_MEMORY=0` in the environment prevents it.
