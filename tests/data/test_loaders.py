@@ -1,6 +1,10 @@
 import itertools
+import subprocess
+import sys
+import textwrap
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -177,3 +181,36 @@ def test_ahead_can_be_left_early():
     while threading.active_count() > threads and time.monotonic() < deadline:
         time.sleep(0.001)
     assert threading.active_count() == threads
+
+
+def test_ahead_leaves_the_processors_to_the_network():
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        while_loading = list(ahead(torch.get_num_threads() for _ in range(2)))
+        later: list[int] = []
+        other = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+        other.start()
+        other.join()
+        assert (while_loading, torch.get_num_threads(), later) == ([1, 1], 3, [3])
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_the_thread_ahead_starts_no_threads():
+    # In a process of its own: OpenMP keeps the threads it once started.
+    script = """
+        import os, torch
+        from domainadaptor.data.loaders import ahead
+        torch.set_num_threads(2)
+        torch.ones(1 << 20).add_(1)
+        before = len(os.listdir("/proc/self/task"))
+        stream = ahead(torch.ones(1 << 20) + 1 for _ in range(9))
+        next(stream)
+        next(stream)
+        print(len(os.listdir("/proc/self/task")) - before)
+    """
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("counts threads where Linux lists them")
+    found = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "1"

@@ -128,7 +128,24 @@ def ahead(items: Iterable[T]) -> Iterator[T]:
     iterator = iter(items)
     end = object()
     with ThreadPoolExecutor(max_workers=1) as pool:
+        _single(pool)
         waiting = pool.submit(next, iterator, end)
         while (item := waiting.result()) is not end:
             waiting = pool.submit(next, iterator, end)
             yield item  # type: ignore[misc]
+
+
+def _single(pool: ThreadPoolExecutor) -> None:
+    """Makes the thread of a pool compute alone.
+
+    It would start OpenMP threads of its own beside those of the network; where that is more than there are cores,
+    all of them wait for each other asleep, and adapting takes twice as long.
+    """
+    threads = torch.get_num_threads()
+    pool.submit(_compute_alone).result()
+    torch.set_num_threads(threads)  # later threads begin with the last number that was set
+
+
+def _compute_alone() -> None:
+    torch.get_num_threads()  # a thread that was not asked before its first work begins with everyone's number
+    torch.set_num_threads(1)
