@@ -11,17 +11,16 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-@pytest.mark.parametrize(("share", "size"), [(1.0, (9, 12)), (0.5, (4, 6)), (0.01, (1, 1))])
-def test_each_view_is_a_flip_and_a_resized_crop_of_its_image(share, size):
+def test_each_view_is_a_flip_and_a_resized_crop_of_its_image():
     """The same draws, spelled out: whether to flip, then the box."""
     x, draws = batch(3, 2, 9, 12), generator(5)
-    views = random_views(x, 2, generator(5), size=share)
+    views = random_views(x, 2, generator(5))
     for at, view in enumerate(views):
         image = x[at % 3]
         flip = float(torch.rand((), generator=draws)) < 0.5
         top, left, height, width = _crop_box(9, 12, draws)
         crop = image[:, top : top + height, left : left + width]
-        expected = F.interpolate(crop[None], size=size, mode="bilinear", align_corners=False)[0]
+        expected = F.interpolate(crop[None], size=(9, 12), mode="bilinear", align_corners=False)[0]
         assert torch.equal(view, expected.flip(-1) if flip else expected)
 
 

@@ -49,16 +49,14 @@ def test_logits_and_alpha(golden, golden_net, options):
         assert not torch.equal(result.logits, result.before)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"fold": False}, {"views": 2, "temperature": "batch_mean", "steps": 2}, {"view_size": 0.6}]
-)
+@pytest.mark.parametrize("options", [{}, {"fold": False}, {"views": 2, "temperature": "batch_mean", "steps": 2}])
 def test_views_method(golden, golden_net, options):
     x = golden["network/x"][:4]
     result = da.adapt(golden_net, "domainadaptor-aug", lr=STRONG, seed=3, **options).adapt(x)
     generator = torch.Generator().manual_seed(3)
     options = dict(options)
-    count, size = options.pop("views", 3), options.pop("view_size", 1.0)
-    views = [random_views(x, count, generator, size=size) for _ in range(options.get("steps", 1))]
+    count = options.pop("views", 3)
+    views = [random_views(x, count, generator) for _ in range(options.get("steps", 1))]
     after, before, _ = literal.adapt(golden_net, x, loss="gem-aug", lr=STRONG, views=views, **options)
     torch.testing.assert_close(result.before, before, **EXACT)
     torch.testing.assert_close(result.logits, after, **EXACT)

@@ -61,6 +61,21 @@ def test_time_is_told_in_milliseconds_and_plain_inferences(made):
     assert len(found.figures) == 1
 
 
+def test_price_is_time_and_accuracy_over_all_columns(made):
+    columns = ["photo", "sketch"]
+    rows = [made.row(method, method, columns, seeds=(0,)) for method in ("source", "adamixbn", "tent")]
+    rows.append(made.row("half done", "slr", columns, seeds=(0,), keep=False))
+    found = show(asked(made, table("t", rows, columns, show="price")))
+    records = [made.record([domain], "adamixbn") for domain in columns]
+    right = [100 * r["scores"][domain]["right"] / 40 for r, domain in zip(records, columns, strict=True)]
+    told = texts(found.grids[0])
+    assert list(told) == ["source", "adamixbn", "tent"]
+    assert told["adamixbn"] == {"times plain": f"{COST['adamixbn']:.2f}", "accuracy, %": f"{np.mean(right):.1f}"}
+    assert len(found.gaps) == 2
+    panel = found.figures[0].draw().axes[0]
+    assert {label.get_text() for label in panel.texts} == {"source", "adamixbn", "tent"}
+
+
 def test_alpha_has_the_least_squares_line(made):
     row = made.row("AdaMixBN", "adamixbn", ["sketch"], seeds=(0, 1))
     found = show(asked(made, table("t", [row], ["sketch"], show="alpha")))

@@ -65,13 +65,10 @@ class LogitLoss(Objective):
 class ViewsLoss(Objective):
     """GEM-Aug: the hot prediction learns from the mean logits of random views of each image."""
 
-    def __init__(
-        self, *, temperature: str | float, scale: float, views: int, seed: int, view_size: float = 1.0
-    ) -> None:
+    def __init__(self, *, temperature: str | float, scale: float, views: int, seed: int) -> None:
         self.temperature = temperature
         self.scale = scale
         self.views = views
-        self.view_size = view_size
         self._draws = Draws(seed)
 
     def _parts(self) -> Sequence[Part]:
@@ -80,7 +77,7 @@ class ViewsLoss(Objective):
     def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
         """The mean over the batch; each call draws new views."""
         with phase(VIEWS), torch.no_grad():
-            views = random_views(images, self.views, self._draws.generator, size=self.view_size)
+            views = random_views(images, self.views, self._draws.generator)
             target = in_loss_precision(forward(views)).unflatten(0, (self.views, -1)).mean(0).softmax(1)
         heat = losses.temperature(logits, self.temperature, self.scale)
         return losses.gem_toward(target, logits, heat).mean()
@@ -134,12 +131,10 @@ def of_confident(objective: Objective, threshold: float | None) -> Objective:
     return objective if threshold is None else Confident(objective, float(threshold))
 
 
-def build_objective(
-    loss: str, *, temperature: str | float, scale: float, views: int, seed: int, view_size: float = 1.0
-) -> Objective:
+def build_objective(loss: str, *, temperature: str | float, scale: float, views: int, seed: int) -> Objective:
     """The objective called `loss`, one of LOSSES."""
     if loss in _PER_IMAGE:
         return LogitLoss(_PER_IMAGE[loss])
     if loss in _HEATED:
         return LogitLoss(partial(losses.heated, _HEATED[loss], temperature, scale))
-    return ViewsLoss(temperature=temperature, scale=scale, views=views, seed=seed, view_size=view_size)
+    return ViewsLoss(temperature=temperature, scale=scale, views=views, seed=seed)

@@ -13,13 +13,7 @@ _ASPECT = (3 / 4, 4 / 3)
 _TRIES = 10  # as torchvision's RandomResizedCrop, which then takes the whole image
 
 
-def random_views(
-    images: Tensor,
-    count: int,
-    generator: torch.Generator,
-    area: tuple[float, float] = _AREA,
-    size: float = 1.0,
-) -> Tensor:
+def random_views(images: Tensor, count: int, generator: torch.Generator, area: tuple[float, float] = _AREA) -> Tensor:
     """`count` views of each image, (count * N, C, H, W): first one view of every image, then the next.
 
     Args:
@@ -27,26 +21,25 @@ def random_views(
         count: How many views.
         generator: Of all that is random.
         area: The least and the largest share of an image that a crop keeps.
-        size: The sides of a view, as a share of the image's.
     """
     if images.ndim != 4:
         raise BadBatch(f"views are crops of images of shape (N, C, H, W), got {tuple(images.shape)}; use another loss")
-    sides = [max(1, round(size * side)) for side in images.shape[-2:]]
+    size = images.shape[-2:]
     memory = torch.channels_last if images.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
     views = torch.empty(
-        (count * len(images), images.shape[1], *sides), dtype=images.dtype, device=images.device, memory_format=memory
+        (count * len(images), *images.shape[1:]), dtype=images.dtype, device=images.device, memory_format=memory
     )
     for view, image in zip(views, (image for _ in range(count) for image in images), strict=True):
-        view.copy_(_view(image, sides, generator, area))
+        view.copy_(_view(image, size, generator, area))
     return views
 
 
-def _view(image: Tensor, sides: list[int], generator: torch.Generator, share: tuple[float, float]) -> Tensor:
+def _view(image: Tensor, size: torch.Size, generator: torch.Generator, share: tuple[float, float]) -> Tensor:
     flip = torch.rand((), generator=generator, device="cpu").item() < 0.5
-    top, left, height, width = _crop_box(image.shape[-2], image.shape[-1], generator, share)
+    top, left, height, width = _crop_box(size[0], size[1], generator, share)
     crop = image[:, top : top + height, left : left + width].unsqueeze(0)
     crop = crop.contiguous(memory_format=torch.channels_last)  # which is faster, to the same bits
-    view = F.interpolate(crop, size=sides, mode="bilinear", align_corners=False).squeeze(0)
+    view = F.interpolate(crop, size=size, mode="bilinear", align_corners=False).squeeze(0)
     return view.flip(-1) if flip else view
 
 

@@ -41,8 +41,7 @@ def run_bench(
         "skipped": [],
     }
     for axis, setting in settings:
-        where = f"{setting.network}, {setting.batch_size} x {setting.size}²"
-        progress(f"{where}: does it fit into memory?")
+        progress(f"{where(asdict(setting))}: does it fit into memory?")
         if memory and (reason := too_large(setting, methods)):
             report["skipped"].append({"axis": axis, **asdict(setting), "reason": reason})
         else:
@@ -58,18 +57,23 @@ def _measured(
     memory: bool,
     progress: Callable[[str], None],
 ) -> list[Row]:
-    where = f"{setting.network}, {setting.batch_size} x {setting.size}²"
+    place = where(asdict(setting))
     network = blueprint(setting.network).build(1000, setting.seed)
     timings = time_methods(setting, network, methods, progress)
     rows: list[Row] = [{"axis": axis, **asdict(setting), **asdict(timing)} for timing in timings]
     if memory:
-        progress(f"{where}: memory of plain inference")
+        progress(f"{place}: memory of plain inference")
         plain = peak_memory(setting, "", {})
         for row in rows:
-            progress(f"{where}: memory of {row['method']}")
+            progress(f"{place}: memory of {row['method']}")
             row["memory_mb"] = peak_memory(setting, row["method"], methods[row["method"]])
             row["plain_memory_mb"] = plain
     return rows
+
+
+def where(point: Mapping[str, Any]) -> str:
+    """The network, batch size and side of a row or a setting, to be read."""
+    return f"{point['network'].rpartition(':')[2]}, {point['batch_size']} x {point['size']}²"
 
 
 def compared(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[tuple[Row, float | None]]:

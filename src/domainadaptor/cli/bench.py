@@ -37,7 +37,7 @@ def bench(
     """Time methods against plain inference of the same network, in interleaved rounds of one run."""
     from domainadaptor.bench.growth import METHODS, around
     from domainadaptor.bench.picture import draw
-    from domainadaptor.bench.run import compared, run_bench
+    from domainadaptor.bench.run import compared, run_bench, where
     from domainadaptor.bench.timing import Setting
     from domainadaptor.networks.zoo import blueprint
 
@@ -69,7 +69,7 @@ def bench(
     else:
         _show(compared(report, before or {"rows": []}), changed=before is not None)
     for point in report["skipped"]:
-        out.print(f"Left out: {_where(point)}: {point['reason']}", highlight=False, soft_wrap=True)
+        out.print(f"Left out: {where(point)}: {point['reason']}", highlight=False, soft_wrap=True)
     machine = report["machine"]
     out.print(
         f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}. "
@@ -102,12 +102,14 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _show(rows: list[tuple[dict[str, Any], float | None]], changed: bool) -> None:
     """Two tables for each network, batch size and side: what a batch costs, and where its time goes."""
+    from domainadaptor.bench.run import where
+
     settings: dict[str, list[tuple[dict[str, Any], float | None]]] = {}
     for row, earlier in rows:
-        settings.setdefault(_where(row), []).append((row, earlier))
-    for where, own in settings.items():
+        settings.setdefault(where(row), []).append((row, earlier))
+    for place, own in settings.items():
         plain = own[0][0]
-        said = f"{where}; plain inference: {plain['plain_milliseconds']:.0f} ms"
+        said = f"{place}; plain inference: {plain['plain_milliseconds']:.0f} ms"
         if plain.get("plain_memory_mb") is not None:
             said += f", {plain['plain_memory_mb']:.0f} MB"
         table = Table(Column("method", no_wrap=True), title=said)
@@ -141,24 +143,21 @@ def _show_phases(rows: list[dict[str, Any]]) -> None:
 
 def _show_growth(rows: list[dict[str, Any]]) -> None:
     """A table for each axis: plain inferences and megabytes of every method at every point."""
+    from domainadaptor.bench.run import where
+
     methods = list(dict.fromkeys(row["method"] for row in rows))
     for axis in dict.fromkeys(row["axis"] for row in rows):
         points: dict[str, dict[str, dict[str, Any]]] = {}
         for row in (row for row in rows if row["axis"] == axis):
-            points.setdefault(_where(row), {})[row["method"]] = row
+            points.setdefault(where(row), {})[row["method"]] = row
         table = Table(Column(axis, no_wrap=True), title="Plain inferences, and megabytes")
         for method in methods:
             table.add_column(method, justify="right")
-        for where, own in points.items():
-            table.add_row(where, *(_cost(own[method]) for method in methods))
+        for place, own in points.items():
+            table.add_row(place, *(_cost(own[method]) for method in methods))
         out.print(table)
 
 
 def _cost(row: dict[str, Any]) -> str:
     memory = "" if row.get("memory_mb") is None else f", {row['memory_mb']:,.0f} MB"
     return f"{row['ratio']:.2f}{memory}"
-
-
-def _where(row: dict[str, Any]) -> str:
-    network = row["network"].rpartition(":")[2]
-    return f"{network}, {row['batch_size']} x {row['size']}²"

@@ -29,6 +29,7 @@ SHOWS = (
     "accuracy",
     "accuracy-curve",
     "time",
+    "price",
     "alpha",
     "details",
     "segments",

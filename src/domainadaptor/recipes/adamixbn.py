@@ -31,7 +31,6 @@ def adamixbn(
     temperature: str | float = "code",
     scale: float = 2.0,
     views: int = 3,
-    view_size: float = 1.0,
     variance: Variance = "unbiased",
     lr: float = 1e-3,
     steps: int = 1,
@@ -49,7 +48,6 @@ def adamixbn(
         temperature: Of the GEM losses: "code" (the authors' program), "per_image", "batch_mean" (the paper), a number.
         scale: The temperature is this times the deviation of an image's logits.
         views: How many random views of each image "gem-aug" learns from.
-        view_size: Their sides, as a share of the image's: smaller ones are cheaper, and so far cost accuracy.
         variance: "unbiased" as the authors compute it, or "biased" as batch normalization does.
         lr: The learning rate of plain gradient descent.
         steps: How many steps each batch gets.
@@ -63,7 +61,6 @@ def adamixbn(
     check_choice("loss", loss, (*LOSSES, None))
     check_temperature(temperature, scale)
     check_count("views", views, low=1)
-    check_number("view_size", view_size, low=0, high=1, above=True)
     check_choice("variance", variance, VARIANCES)
     check_number("lr", lr, low=0, high=_LARGEST)
     check_count("steps", steps, low=0)
@@ -74,7 +71,6 @@ def adamixbn(
         temperature=temperature,
         scale=scale,
         views=views,
-        view_size=view_size,
         lr=lr,
         steps=steps,
         threshold=threshold,
@@ -82,9 +78,7 @@ def adamixbn(
     )
     made = None
     if loss is not None:
-        made = build_objective(
-            loss, temperature=temperature, scale=scale, views=views, seed=seed, view_size=float(view_size)
-        )
+        made = build_objective(loss, temperature=temperature, scale=scale, views=views, seed=seed)
     return StepAdaptor(
         network,
         norm=partial(MixedNorm, alpha=alpha, fold=fold, variance=variance),
@@ -107,7 +101,6 @@ def _refuse_idle(loss: str | None, **options: object) -> None:
         "temperature": None if gem else "only the gem losses have a temperature",
         "scale": "the temperature is a number" if fixed else None if gem else "only the gem losses have a temperature",
         "views": None if loss == "gem-aug" else "only gem-aug looks at views",
-        "view_size": None if loss == "gem-aug" else "only gem-aug looks at views",
     }
     defaults = defaults_of(adamixbn)
     for option, reason in reasons.items():

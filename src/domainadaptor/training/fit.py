@@ -16,6 +16,7 @@ from domainadaptor.data.loaders import DomainBatch, TrainingBatches
 from domainadaptor.data.seeds import derived_seed
 from domainadaptor.errors import AdaptationError, BadFile
 from domainadaptor.files import replacing
+from domainadaptor.memory import keep_freed
 from domainadaptor.networks.statistics import StatisticsVariance
 from domainadaptor.training import workers
 from domainadaptor.training.algorithm import Algorithm
@@ -144,6 +145,8 @@ def _train_epoch(
     checks: list[dict[str, Any]] = []
     lr = plan.lr_at(epoch)
     for step, batches in enumerate(training.epoch(epoch)):
+        if step == 0:
+            keep_freed(algorithm, batches[0].images)
         lr = plan.lr_at(epoch + step / training.steps)
         algorithm.set_lr(lr)
         algorithm.train()
