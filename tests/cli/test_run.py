@@ -173,6 +173,13 @@ def test_mistakes_of_all_files_are_said_at_once_and_a_list_goes_without_them(pro
     assert "titel" in result.stderr
 
 
+def test_the_file_of_networks_beside_them_is_no_experiment(program, base):
+    (base / "experiments" / "networks.toml").write_text('[other]\ncheckpoint = "other.safetensors"\n')
+    result = program(*arguments(base, "experiments/networks.toml", *OWN, "--missing"))
+    assert result.returncode == 0, result.stderr
+    assert "which experiment" in program("run", "experiments/networks.toml").stderr
+
+
 def test_two_experiments_of_one_name_are_refused(program, base):
     (base / "more").mkdir()
     (base / "more" / "small.toml").write_text(TEXT)

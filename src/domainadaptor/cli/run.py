@@ -76,8 +76,9 @@ def run(
     if listed:
         folders = [path for path in files if path.is_dir()] or [_FOLDER]
         files = [path for path in files if not path.is_dir()] or [
-            path for folder in folders for path in sorted(folder.glob("*.toml")) if path.name != NETWORKS
+            path for folder in folders for path in sorted(folder.glob("*.toml"))
         ]
+    files = [path for path in files if path.name != NETWORKS]  # it lies beside them, so experiments/*.toml has it
     if not files:
         raise BadFile(
             "which experiment? give a file, as experiments/comparison.toml; `domainadaptor run --list` shows them"
