@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from domainadaptor.reports.figures.canvas import BLUE, GREY, panels
+from domainadaptor.reports.figures.canvas import BLUE, COLORS, GREY, MARKERS, folded, legend_right, panels, tall_enough
 
 _NAMED = 20  # classes; names of more would cover each other
 
@@ -33,7 +33,7 @@ def draw_clouds(clouds: Sequence[Cloud]) -> Any:
             panel.plot(ends, start + slope * ends, color=GREY, linewidth=1.2)
         panel.margins(0.16, 0.2)
         if len(cloud.names) <= _NAMED:
-            _name(panel, cloud.names, cloud.images, cloud.norms)
+            _name(panel, cloud)
         said = "" if cloud.correlation is None else f" (correlation {cloud.correlation:.2f})"
         panel.set_title(f"{cloud.title}{said}", loc="left")
         panel.set_xlabel("training images of the class")
@@ -43,28 +43,35 @@ def draw_clouds(clouds: Sequence[Cloud]) -> Any:
 
 def draw_prices(names: Sequence[str], ratios: Sequence[float], accuracies: Sequence[float]) -> Any:
     """What each row costs, and what it reaches."""
-    figure, (panel,) = panels(1, 1, 9, 5.2)
-    panel.scatter(ratios, accuracies, color=BLUE, s=36, zorder=3)
-    panel.margins(0.2, 0.16)
-    _name(panel, names, np.array(ratios), np.array(accuracies))
+    labels = [folded(name, 34) for name in names]
+    figure, (panel,) = panels(1, 1, 10, tall_enough(4.6, labels))
+    for number, point in enumerate(zip(labels, ratios, accuracies, strict=True)):
+        label, ratio, accuracy = point
+        turn = number + number // len(COLORS)  # so that a color comes back with another marker
+        panel.scatter(
+            ratio, accuracy, label=label, s=64, zorder=3,
+            color=COLORS[number % len(COLORS)], marker=MARKERS[turn % len(MARKERS)],
+        )  # fmt: skip
+    panel.margins(0.08, 0.12)
     panel.set_xlabel("time of a batch, in plain inferences")
     panel.set_ylabel("accuracy, %")
+    legend_right(panel, len(labels))
     return figure
 
 
-def _name(panel: Any, names: Sequence[str], across: "np.ndarray[Any, Any]", high: "np.ndarray[Any, Any]") -> None:
+def _name(panel: Any, cloud: Cloud) -> None:
     """Names beside the points; from below to above, each is moved up until it touches no other."""
-    width, height = (np.ptp(values) or 1.0 for values in (across, high))
+    width, height = (np.ptp(values) or 1.0 for values in (cloud.images, cloud.norms))
     taken: list[tuple[float, float, float]] = []
-    for at in np.argsort(high):
-        left = float((across[at] - across.min()) / width)
-        wide = 0.024 * len(names[at]) + 0.03
-        up = float((high[at] - high.min()) / height) + 0.045
+    for at in np.argsort(cloud.norms):
+        left = float((cloud.images[at] - cloud.images.min()) / width)
+        wide = 0.024 * len(cloud.names[at]) + 0.03
+        up = float((cloud.norms[at] - cloud.norms.min()) / height) + 0.045
         while any(left < right and begin < left + wide and abs(up - level) < 0.075 for begin, right, level in taken):
             up += 0.02
         taken.append((left, left + wide, up))
         panel.annotate(
-            names[at], (across[at], high[at]),
-            xytext=(across.min() + (left + 0.012) * width, high.min() + up * height), textcoords="data",
+            cloud.names[at], (cloud.images[at], cloud.norms[at]),
+            xytext=(cloud.images.min() + (left + 0.012) * width, cloud.norms.min() + up * height), textcoords="data",
             fontsize=10, arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2},
         )  # fmt: skip
