@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# What hostile streams leave of a CIFAR-10 network under each method that remembers batches, with and without the guard.
-#   experiments/stress.sh tent       1,000 batches of each kind
-#   experiments/stress.sh methods    200 of each, with the guard only, for the others
+# What hostile streams of 16 images a batch leave of a CIFAR-10 network under methods that remember batches.
+#   experiments/stress.sh tent       1,000 batches of each kind, with and without the guard
+#   experiments/stress.sh methods    200 of each hostile kind, with the guard only, for the others
 # The data folder is the variable DOMAINADAPTOR_DATA; results go to stress-results/<method>.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export OMP_NUM_THREADS=1 PATH="$PWD/.venv/bin:$PATH"
-base="domainadaptor stress resnet20 cifar10-c --weights pretrained"
+hostile=(--kind one-class --kind sorted --kind noise --kind constant --kind alternating --kind tiny)
+base="domainadaptor stress resnet20 cifar10-c --weights pretrained --batch-size 16"
 
 case "${1:-}" in
 tent) $base --method tent --output stress-results/tent ;;
 methods)
     for method in eata sar roid deyo delta rotta; do
-        $base --method "$method" --guard --batches 200 --output "stress-results/$method"
+        $base --method "$method" --guard --batches 200 --every 100 "${hostile[@]}" --output "stress-results/$method"
     done
     ;;
 *)

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "data": {"errors", "options", "plugins", "files"},
     "networks": {"errors", "options", "files", "norms", "data", "domainadaptor"},
     "tasks": {"errors", "plugins", "domainadaptor"},
-    "training": {"errors", "options", "plugins", "files", "data", "networks", "tasks", "domainadaptor"},
+    "training": {"errors", "options", "plugins", "files", "memory", "data", "networks", "tasks", "domainadaptor"},
     "memory": set(),
     "supplies": {"errors", "data", "networks", "domainadaptor"},
     "evaluation": {"errors", "options", "memory", "adaptation", "data"},

@@ -71,6 +71,24 @@ def test_what_a_stream_teaches_is_forgotten_where_it_says_so(setting):
     assert kept["scores"]["day"] != fresh["scores"]["day"]
 
 
+def test_the_untouched_network_is_asked_once_for_all_methods(setting, monkeypatch):
+    opened, dataset, test = setting
+    segments = segments_of(dataset)
+    known: dict = {}
+    first = evaluate(da.adapt(opened.network, "adamixbn"), segments, test, 3, known=known)
+    assert first["seconds"]["compared"]["batches"] == 4
+    monkeypatch.setattr("domainadaptor.evaluation.evaluate._TIMED", 3)
+    again = evaluate(da.adapt(opened.network, "adamixbn"), segments, test, 3, known=known)
+    assert again["seconds"]["compared"]["batches"] == 3
+    assert again["seconds"]["compared"]["adapting"] < again["seconds"]["adapting"]
+    assert again["scores"] == first["scores"]
+    assert again["segments"] == first["segments"]
+    for logits in known.values():
+        logits.zero_()  # all of them say the first class now
+    third = evaluate(da.adapt(opened.network, "adamixbn"), segments, test, 3, known=known)
+    assert third["scores"]["day"]["source_right"] != first["scores"]["day"]["source_right"]
+
+
 def test_alpha_is_the_mean_over_batches(setting):
     opened, dataset, test = setting
     segments = segments_of(dataset)

@@ -155,6 +155,8 @@ def _unseen(workshop: Any, located: Any, dataset: str, options: Mapping[str, Any
 
 
 def _show(records: Sequence[Mapping[str, Any]]) -> None:
+    from domainadaptor.reports.counts import ratio as plain_inferences
+
     if "values" in records[0]:
         print_json([record["values"] for record in records])
         return
@@ -166,8 +168,7 @@ def _show(records: Sequence[Mapping[str, Any]]) -> None:
         caption="before and after the step; +: answers that became right, -: wrong; x plain: time to plain inference",
     )
     for record in records:
-        plain = record["seconds"]["plain"]
-        ratio = f"{record['seconds']['adapting'] / plain:.2f}" if plain else ""
+        ratio = plain_inferences([record])
         for number, (domain, score) in enumerate(record["scores"].items()):
             percent = [f"{100 * score[key] / score['images']:.1f}" for key in ("source_right", "before_right", "right")]
             counts = [str(score[key]) for key in ("better", "worse")]
@@ -177,6 +178,6 @@ def _show(records: Sequence[Mapping[str, Any]]) -> None:
                 str(score["images"]),
                 *percent,
                 *counts,
-                ratio if number == 0 else "",
+                f"{ratio:.2f}" if ratio and number == 0 else "",
             )
     out.print(table)

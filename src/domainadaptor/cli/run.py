@@ -348,13 +348,18 @@ def _seconds(cell: "Cell", grid: "Grid") -> float:
     if cell.measure:
         return images * plan.milliseconds / 1000
     described = domainadaptor.about(cell.method)
-    passes = 1 + (_number(described.forwards) + 2 * _number(described.backwards) if described else 1)
-    return images * passes * plan.milliseconds / 1000
+    more = not {"loss", "predict"}.isdisjoint(cell.options)
+    # A backward for activations alone costs about as much as a forward.
+    own = _number(described.forwards, more) + _number(described.backwards, more) if described else 1
+    if described and "views" in described.forwards:
+        own += cell.options.get("views", domainadaptor.options_of(cell.method)["views"])
+    return images * (1 + own) * plan.milliseconds / 1000
 
 
-def _number(text: str) -> float:
-    """The largest number in a description as "1 (2 if it predicts after)"."""
-    return float(max([int(found) for found in re.findall(r"\d+", text)], default=1))
+def _number(text: str, most: bool) -> float:
+    """The first number in a description as "1 (2 if it predicts after)", or the largest."""
+    found = [int(digits) for digits in re.findall(r"\d+", text)] or [1]
+    return float(max(found) if most else found[0])
 
 
 def _pair(text: str) -> tuple[str, str]:

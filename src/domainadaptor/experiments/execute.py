@@ -5,7 +5,7 @@ import json
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from domainadaptor.data.open import open_dataset
 from domainadaptor.data.pictures import Pictures, Progress
 from domainadaptor.data.preprocessing import Preprocessing
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.evaluation.evaluate import TestImages, evaluate
+from domainadaptor.evaluation.evaluate import PlainLogits, TestImages, evaluate
 from domainadaptor.evaluation.protocols import Item, Segment, arrange, shuffled
 from domainadaptor.experiments.cell import Cell, id_of
 from domainadaptor.experiments.measures import MEASURES, Setting, training_record
@@ -46,6 +46,7 @@ class Workshop:
     _pictures: dict[tuple[str, str, Preprocessing], Pictures] = field(default_factory=dict)  # by data set and options
     _known: dict[str, dict[str, Any]] = field(default_factory=dict)
     _network: tuple[str, Opened] | None = None
+    _plain: tuple[Any, PlainLogits] = (None, {})  # of the last network and stream, for the next method to meet them
 
     def dataset(self, name: str, options: Mapping[str, Any] | None = None) -> DomainDataset:
         """The data set of that name, opened once."""
@@ -101,7 +102,7 @@ class Workshop:
         test, segments = self.stream(cell, opened)
         options = self._options(cell, opened, test, segments)
         adaptor = domainadaptor.adapt(opened.network, cell.method, **options)
-        found = evaluate(adaptor, segments, test, len(dataset.classes), progress)
+        found = evaluate(adaptor, segments, test, len(dataset.classes), progress, self._plain_logits(cell))
         skipped = {
             f"{domain}/{name}": why for domain, held in test.pictures.items() for name, why in held.skipped.items()
         }
@@ -121,6 +122,12 @@ class Workshop:
             items[domain] = shuffled(_items(dataset, domain, part), number, cell.order, cell.images)
         segments = arrange(cell.protocol, items, cell.batch_size, cell.order, cell.protocol_options)
         return TestImages(pictures, opened.preprocessing, self.device), segments
+
+    def _plain_logits(self, cell: Cell) -> PlainLogits:
+        stream = replace(cell, method="", options={}, seed=0, sources=())
+        if self._plain[0] != stream:
+            self._plain = stream, {}
+        return self._plain[1]
 
     def _values(self, cell: Cell) -> dict[str, Any]:
         if cell.measure not in MEASURES:

@@ -39,16 +39,22 @@ def confusion(records: Iterable[Mapping[str, Any]], of: str = "after") -> np.nda
     return np.sum(np.asarray(found), axis=0) if found else None
 
 
-def milliseconds(records: Sequence[Mapping[str, Any]], of: str = "adapting") -> float | None:
+def milliseconds(records: Sequence[Mapping[str, Any]]) -> float | None:
     """Of a batch."""
     batches = _seconds(records, "batches")
-    return 1000 * _seconds(records, of) / batches if batches else None
+    return 1000 * _seconds(records, "adapting") / batches if batches else None
+
+
+def plain_milliseconds(records: Sequence[Mapping[str, Any]]) -> float | None:
+    """Of plain inference of a batch."""
+    batches = _compared(records, "batches")
+    return 1000 * _compared(records, "plain") / batches if batches else None
 
 
 def ratio(records: Sequence[Mapping[str, Any]]) -> float | None:
     """How many plain inferences of the same batches adapting took."""
-    plain = _seconds(records, "plain")
-    return _seconds(records, "adapting") / plain if plain else None
+    plain = _compared(records, "plain")
+    return _compared(records, "adapting") / plain if plain else None
 
 
 def memory(records: Iterable[Mapping[str, Any]]) -> float | None:
@@ -58,3 +64,9 @@ def memory(records: Iterable[Mapping[str, Any]]) -> float | None:
 
 def _seconds(records: Iterable[Mapping[str, Any]], name: str) -> float:
     return float(sum(record.get("seconds", {}).get(name, 0) for record in records))
+
+
+def _compared(records: Iterable[Mapping[str, Any]], name: str) -> float:
+    """Of those batches on which plain inference was timed; older records have it for all."""
+    timed = (record.get("seconds", {}) for record in records)
+    return float(sum(seconds.get("compared", seconds).get(name, 0) for seconds in timed))

@@ -48,7 +48,8 @@ def _evaluation(record: Mapping[str, Any]) -> None:
     alpha = _mapping(record, "alpha", needed=False)
     _is(all(_number(value) for value in alpha.values()), "alpha", "a number a layer")
     seconds = _mapping(record, "seconds", needed=False)
-    _is(all(_number(seconds.get(name, 0)) for name in ("batches", "adapting", "plain")), "seconds", "numbers")
+    for timed in (seconds, _mapping(seconds, "compared", needed=False)):
+        _is(all(_number(timed.get(name, 0)) for name in ("batches", "adapting", "plain")), "seconds", "numbers")
     _is(record.get("memory") is None or _number(record["memory"]), "memory", "a number or null")
     _is(_count(record.get("fell_back", 0)), "fell_back", "a count")
     _is(_list_of(record.get("notes", []), str), "notes", "a list of sentences")

@@ -3,7 +3,7 @@
 from functools import partial
 
 from domainadaptor.reports.cells import Cell, Number
-from domainadaptor.reports.counts import accuracy, milliseconds, ratio
+from domainadaptor.reports.counts import accuracy, milliseconds, plain_milliseconds, ratio
 from domainadaptor.reports.figures.bars import draw_ratios
 from domainadaptor.reports.grid import Entry, Fact, Grid, Line, embolden, number, with_deviation
 from domainadaptor.reports.paper import ACCURACY, MILLISECONDS, PaperValue, paper_value
@@ -55,7 +55,7 @@ def _ours(cell: Cell) -> tuple[Entry, ...]:
         return (word, Entry(), Entry(), Entry())
     return (
         Entry(with_deviation(cell.spread(milliseconds))),
-        Entry(with_deviation(cell.spread(partial(milliseconds, of="plain")))),
+        Entry(with_deviation(cell.spread(plain_milliseconds))),
         Entry(with_deviation(cell.spread(ratio), 2)),
         Entry(with_deviation(cell.spread(accuracy))),
     )
@@ -82,7 +82,7 @@ def _facts(
     state = "done" if cell.whole else "partial" if cell.seeds else "missing"
     reason = "; ".join(dict.fromkeys(gap.failed for gap in cell.gaps if gap.failed))
     theirs = (paper[0].value if paper[0] else None, None, paper[1], paper[2].value if paper[2] else None)
-    numbers: tuple[Number, ...] = (milliseconds, partial(milliseconds, of="plain"), ratio, accuracy)
+    numbers: tuple[Number, ...] = (milliseconds, plain_milliseconds, ratio, accuracy)
     facts = []
     for what, measure, printed in zip(_COLUMNS, numbers, theirs, strict=True):
         found = cell.spread(measure)
