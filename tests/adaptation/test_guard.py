@@ -178,6 +178,39 @@ def test_the_rule():
     assert "predictions tell 0.00 of what they could, the source network's 1.00" in why
 
 
+def test_statistics_that_follow_the_stream_have_each_batch_compared():
+    sure = 50 * nn.functional.one_hot(torch.arange(64) % 8, 8).float()
+
+    def part(share):
+        """Answers that tell that share of what they could: sure of so many, with no idea of the others."""
+        return torch.cat([sure[: int(64 * share)], torch.zeros(64 - int(64 * share), 8)])
+
+    for share, comes_back in [(0.5, True), (0.625, True), (0.75, False), (1.0, False)]:
+        why = CollapseGuard().look(part(share), Drift(0.0, 0.0, follows=True), lambda: sure)
+        assert (why is not None) == comes_back, share
+        assert CollapseGuard().look(part(share), Drift(0.0, 0.0), pytest.fail) is None
+    # The source tells little of a domain that is far away: no reason to listen to it.
+    assert CollapseGuard().look(part(0.125), Drift(0.0, 0.0, follows=True), lambda: part(0.125)) is None
+    # A few images say too little.
+    few = torch.cat([sure[:2], torch.zeros(2, 8)])
+    assert CollapseGuard().look(few, Drift(0.0, 0.0, follows=True), pytest.fail) is None
+    guard = CollapseGuard()
+    guard.look(sure, Drift(0.0, 0.0, follows=True), lambda: part(0.5))
+    assert guard.memory()[1] is None  # so that weights are judged as those of other methods
+
+
+@pytest.mark.parametrize(
+    ("method", "options"), [("delta", {}), ("rotta", {}), ("tent", {"m": 0.1}), ("tent", {})], ids=str
+)
+def test_which_methods_follow_the_stream(method, options):
+    net = stir(
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    )
+    adaptor = da.adapt(net, method, guard=True, **options)
+    adaptor(batch(16, 3, 8, 8))
+    assert adaptor._drift().follows == (method != "tent" or bool(options))
+
+
 def test_its_window_counts_images():
     guard, sure = CollapseGuard(), 50 * nn.functional.one_hot(torch.arange(8), 8).float()
     for _ in range(40):

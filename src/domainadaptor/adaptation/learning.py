@@ -69,12 +69,13 @@ class LearningAdaptor(Adaptor):
         learnable = self._main.named_learnable()
         norms = [name for name in learnable if name not in self._main.weights]
         pairs = [(learnable[name].detach(), self._main.start(name)) for name in norms or learnable]
+        follows = any(norm.follows for norm in self._main.norms.values() if norm.used)
         if not pairs:
-            return super()._drift()
+            return super()._drift()._replace(follows=follows)
         far = torch.stack([(p - start).double().norm() for p, start in pairs]).norm()
         size = torch.stack([start.double().norm() for _, start in pairs]).norm()
         shares = [norm.batch_share for norm in self._main.norms.values() if norm.used]
-        return Drift(float(far / size.clamp(min=1e-30)), min(shares, default=0.0))
+        return Drift(float(far / size.clamp(min=1e-30)), min(shares, default=0.0), follows)
 
     def _plain_values(self) -> Mapping[str, Mapping[str, Tensor]]:
         return self._main.plain_values()

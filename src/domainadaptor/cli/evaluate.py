@@ -119,8 +119,8 @@ def evaluate(
             sources=tuple(source or ()),
             measure=measure,
         )
+        for stream in streams  # all methods on one, so that the untouched network is asked once
         for name in ([methods[0]] if measure else dict.fromkeys(methods))
-        for stream in streams
     ]
     store = None if output is None else Store(output)
     records = []
@@ -133,6 +133,7 @@ def evaluate(
                 if store is not None:
                     store.write(found)
             records.append(found)
+    records.sort(key=lambda record: methods.index(record["run"].get("method", methods[0])))
     if as_json:
         print_json(records)
     else:

@@ -32,6 +32,11 @@ class AdaptiveNorm(nn.Module, ABC):
         return 0.0
 
     @property
+    def follows(self) -> bool:
+        """Whether it normalizes with statistics that follow the stream from batch to batch."""
+        return False
+
+    @property
     @abstractmethod
     def passes(self) -> int:
         """How often the last pass of the network used the layer."""

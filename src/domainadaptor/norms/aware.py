@@ -47,6 +47,11 @@ class AwareNorm(AdaptiveNorm):
     var: Tensor
 
     @property
+    def follows(self) -> bool:
+        """The running statistics do, whenever it learns."""
+        return True
+
+    @property
     def passes(self) -> int:
         """How often the last pass of the network used the layer."""
         return self._passes

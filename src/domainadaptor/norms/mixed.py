@@ -83,6 +83,11 @@ class MixedNorm(AdaptiveNorm):
         return 1.0 - max((float(use.alpha) for use in self.uses), default=1.0)
 
     @property
+    def follows(self) -> bool:
+        """Whether the mixture becomes the source of the next batch."""
+        return self.running
+
+    @property
     def passes(self) -> int:
         """How often the last pass of the network used the layer."""
         return len(self.uses)

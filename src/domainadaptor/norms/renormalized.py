@@ -29,6 +29,11 @@ class RenormalizedNorm(MixedNorm):
         """None of the statistics: the averages are older than the batch."""
         return 0.0
 
+    @property
+    def follows(self) -> bool:
+        """The averages do."""
+        return True
+
     @torch.no_grad()
     def _measure(self, x: Tensor, source: Moments, count: int) -> Use:
         if count == 1:

