@@ -17,8 +17,7 @@ _FAR = 0.3  # how far they may go at all
 _LESS = 0.75  # predictions that tell less than this part of what the source's do are no reason to go anywhere
 _POOR = 0.2  # predictions this poor are compared with the source's for the same batch
 _FRACTION = 0.25  # of those: less is collapse
-_FOLLOWED = 2 / 3  # the same for each batch where statistics follow the stream: they may be of something else
-_ENOUGH = 8  # images of a batch, to be compared so closely
+_ENOUGH = 8  # images of a batch, to be compared with the source's by themselves
 
 Seen = tuple[Tensor, float, int]  # the mean prediction, the mean entropy, how many images
 
@@ -51,10 +50,10 @@ class CollapseGuard(Part):
     No matter how near the weights are, it is also collapse where the answers tell less than 0.2, and for the batch
     itself less than a quarter of what the source network makes of it.
 
-    Statistics that follow the stream go wherever it goes, and nothing in noise says that it is noise. So each batch is
-    compared: answers that tell less than two thirds of what the source network's do are not given, and the statistics
-    are forgotten. After noise or constant images that is so for every batch of ordinary ones (0.06 to 0.52 of what the
-    source tells; 0.8 and more where nothing was wrong).
+    Statistics that follow the stream go wherever it goes, and nothing in noise says that it is noise. So each batch of
+    eight images or more is compared: answers that tell less than three quarters of what the source network's do are not
+    given, and the statistics are forgotten. After noise most batches of ordinary images tell 0.1 to 0.5 of what the
+    source tells, where nothing was wrong 0.8 and more.
     """
 
     def __init__(self) -> None:
@@ -90,7 +89,7 @@ class CollapseGuard(Part):
             )
         if asked is not None and (told < _POOR or drift.follows):
             now, plain = (_information(*_means(z), len(z)) for z in (own, asked))
-            least = _FOLLOWED if drift.follows and len(own) >= _ENOUGH else _FRACTION
+            least = _LESS if drift.follows and len(own) >= _ENOUGH else _FRACTION
             if plain > _POOR and now < least * plain:
                 return (
                     f"the guard went back to the source: predictions tell {now:.2f} of what they could, the source "
