@@ -20,12 +20,12 @@ class Curve:
 
 
 def draw_losses(curves: Sequence[Curve]) -> Any:
-    """The loss on the left, its gradient on the right, one legend for both."""
+    """The shape of the loss on the left, its gradient on the right, one legend for both."""
     figure = canvas(11, 4.4)
     left, right = figure.subplots(1, 2)
-    for panel, title, name in ((left, "loss", "loss"), (right, "gradient", "gradient")):
+    for panel, title in ((left, "loss, from its least (0) to its most (1)"), (right, "gradient")):
         for at, curve in enumerate(curves):
-            values = getattr(curve, name)
+            values = _scaled(curve.loss) if panel is left else curve.gradient
             if len(values):
                 style = look(at) | {"marker": ""}
                 panel.plot(
@@ -35,3 +35,10 @@ def draw_losses(curves: Sequence[Curve]) -> Any:
         panel.set_xlabel("confidence of the prediction")
     figure.legend(loc="outside right center")
     return figure
+
+
+def _scaled(values: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """One of them is fifty times another: their shapes can be compared, the table has their values."""
+    if not len(values) or np.ptp(values) == 0:
+        return np.zeros_like(values)
+    return np.asarray((values - values.min()) / np.ptp(values))

@@ -29,7 +29,7 @@ def show(ask: Ask) -> Shown:
         for curve in found
         for column, value in zip(columns, _values(curve), strict=True)
     ]
-    caption = f"{ask.table.title}: left the loss, right its gradient, by the confidence of the prediction."
+    caption = f"{ask.table.title}: left the shape of the loss, right its gradient, by the confidence of the prediction."
     return Shown(
         (Grid("loss", columns, tuple(lines), "Between measured confidences, a straight line."),),
         (),
