@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from domainadaptor.experiments.store import Store
 from tests.experiments.pictures import make_checkpoint, make_pictures
 
 
@@ -53,6 +54,17 @@ def test_records_are_kept_and_found_again(program, base):
     assert first.returncode == 0, first.stderr
     assert json.loads(first.stdout) == json.loads(second.stdout)
     assert len(list((kept / "records").glob("*.json"))) == 1
+
+
+def test_a_record_of_a_method_with_another_default_is_made_again(program, base):
+    words = arguments(base, "--method", "tent", "--output", str(base / "results"), "--json")
+    (first,) = json.loads(program(*words).stdout)
+    store = Store(base / "results")
+    store.write({**first, "defaults": {**first["defaults"], "lr": 0.5}, "took": -1})
+    (again,) = json.loads(program(*words).stdout)
+    assert again["defaults"] == first["defaults"]
+    assert again["took"] > 0
+    assert store.read(first["id"]) == again
 
 
 def test_a_protocol_over_several_domains(program, base):

@@ -73,6 +73,7 @@ def evaluate(
     from domainadaptor.evaluation.protocols import check_protocol
     from domainadaptor.experiments.cell import Cell, id_of
     from domainadaptor.experiments.execute import Workshop
+    from domainadaptor.experiments.grid import outdated
     from domainadaptor.experiments.networks import Located, named_run
     from domainadaptor.experiments.store import Store
     from domainadaptor.networks.build import is_file
@@ -127,7 +128,7 @@ def evaluate(
     with progress_bar(total=0) as bar:
         for cell in cells:
             found = None if store is None else store.read(id_of(workshop.run_of(cell)))
-            if found is None or "failed" in found:
+            if found is None or "failed" in found or outdated(found, cell):
                 total = sum(len(workshop.dataset(dataset, options).domain(name).examples) for name in cell.domains)
                 found = workshop.measure(cell, lambda done, total=total: bar.at(done, total))  # type: ignore[misc]
                 if store is not None:

@@ -197,7 +197,7 @@ def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
                     busy.append(name)
                     continue
                 there = store.read(name)
-                if there is not None and "failed" not in there and not _outdated(there, cells[name]):
+                if there is not None and "failed" not in there and not outdated(there, cells[name]):
                     continue
                 # Another process has just tried it in vain.
                 if there is not None and "failed" in there and there != earlier[name]:
@@ -215,7 +215,7 @@ def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
     return failed
 
 
-def _outdated(record: dict[str, Any], cell: Cell) -> bool:
+def outdated(record: dict[str, Any], cell: Cell) -> bool:
     """Whether an option that the cell leaves to its method had another default; new options do not count."""
     now = defaults(cell)
     return any(name in now and now[name] != value for name, value in record.get("defaults", {}).items())
