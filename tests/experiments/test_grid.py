@@ -14,7 +14,7 @@ from domainadaptor.errors import BadFile
 from domainadaptor.experiments import grid as grids
 from domainadaptor.experiments.cell import Cell, id_of
 from domainadaptor.experiments.execute import Workshop
-from domainadaptor.experiments.grid import Grid, Watcher, run_all
+from domainadaptor.experiments.grid import Grid, Watcher, kept, run_all
 from domainadaptor.experiments.networks import Located
 from domainadaptor.experiments.spec import read_experiment
 from domainadaptor.experiments.store import Store
@@ -317,6 +317,21 @@ def test_two_processes_never_do_a_cell_twice(base):
     assert len(set(commands)) == 4
     assert ran.empty()
     assert len(records_of(Store(base / "results"))) == 4
+
+
+def test_a_cell_that_another_process_is_at_is_waited_for(base, monkeypatch):
+    grid, store = grid_of(base), Store(base / "results")
+    name, cell = next(iter(grid.runnable().items()))
+    record = grid.workshop.measure(cell, lambda _: None)
+    other = store.claim(name)
+    assert other.__enter__()
+
+    def other_ends(_):
+        store.write(record)
+        other.__exit__(None, None, None)
+
+    monkeypatch.setattr(grids.time, "sleep", other_ends)
+    assert kept(store, name, cell, lambda: pytest.fail("it was measured twice")) == record
 
 
 def test_a_sweep_lists_the_cells_of_all_domains_a_seed(base):

@@ -179,7 +179,7 @@ def test_remarks_name_harm_falls_and_other_worlds(made):
     assert f"LAME ends below the untouched network on sketch ({ours:.1f} against {plain:.1f})." in said
     assert "LAME: 2 batches were answered by the untouched network: not finite." in said
     assert "1 images could not be read and are not counted: sketch/a.jpg." in said
-    assert "The records come from more than one torch: 2.10.0 (1 records), 2.11.0 (1 records)." in said
+    assert "The records come from more than one version of torch: 2.10.0 (1 record), 2.11.0 (1 record)." in said
     assert len(said) == 4
 
 

@@ -1,6 +1,7 @@
 """`domainadaptor evaluate`: a network on labeled test images, with the methods you name beside each other."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,7 +74,7 @@ def evaluate(
     from domainadaptor.evaluation.protocols import check_protocol
     from domainadaptor.experiments.cell import Cell, id_of
     from domainadaptor.experiments.execute import Workshop
-    from domainadaptor.experiments.grid import outdated
+    from domainadaptor.experiments.grid import kept
     from domainadaptor.experiments.networks import Located, named_run
     from domainadaptor.experiments.store import Store
     from domainadaptor.networks.build import is_file
@@ -127,13 +128,11 @@ def evaluate(
     records = []
     with progress_bar(total=0) as bar:
         for cell in cells:
-            found = None if store is None else store.read(id_of(workshop.run_of(cell)))
-            if found is None or "failed" in found or outdated(found, cell):
-                total = sum(len(workshop.dataset(dataset, options).domain(name).examples) for name in cell.domains)
-                found = workshop.measure(cell, lambda done, total=total: bar.at(done, total))  # type: ignore[misc]
-                if store is not None:
-                    store.write(found)
-            records.append(found)
+            total = sum(len(workshop.dataset(dataset, options).domain(name).examples) for name in cell.domains)
+            measure_it = partial(workshop.measure, cell, partial(bar.at, total=total))
+            records.append(
+                measure_it() if store is None else kept(store, id_of(workshop.run_of(cell)), cell, measure_it)
+            )
     records.sort(key=lambda record: methods.index(record["run"].get("method", methods[0])))
     if as_json:
         print_json(records)

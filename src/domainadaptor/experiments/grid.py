@@ -215,6 +215,23 @@ def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
     return failed
 
 
+def kept(store: Store, name: str, cell: Cell, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The record of a cell, measured if there is none; while another process measures it, that one is waited for.
+
+    Raises:
+        BadFile: The record cannot be written.
+    """
+    while True:
+        with store.claim(name) as own:
+            if own:
+                record = store.read(name)
+                if record is None or "failed" in record or outdated(record, cell):
+                    record = measure()
+                    store.write(record)
+                return record
+        time.sleep(_AGAIN)
+
+
 def outdated(record: dict[str, Any], cell: Cell) -> bool:
     """Whether an option that the cell leaves to its method had another default; new options do not count."""
     now = defaults(cell)

@@ -11,7 +11,15 @@ from domainadaptor.reports.plans import RowPlan
 from domainadaptor.reports.shows.shown import Ask
 from domainadaptor.reports.tables import MEAN
 
-_WORLD = ("domainadaptor", "torch", "python", "device", "threads", "machine", "processor")
+_WORLD = {  # of a record's environment: how a sentence calls it
+    "domainadaptor": "version of domainadaptor",
+    "torch": "version of torch",
+    "python": "version of Python",
+    "device": "kind of device",
+    "threads": "number of threads",
+    "machine": "machine",
+    "processor": "processor",
+}
 _LONGEST = 6  # things in a sentence
 _PLACES = 3  # where a method does harm, until only the worst is told
 
@@ -112,11 +120,11 @@ def _other_network(ask: Ask, records: Sequence[Record]) -> Iterator[str]:
 
 
 def _other_worlds(records: Sequence[Record]) -> Iterator[str]:
-    for name in _WORLD:
+    for name, called in _WORLD.items():
         values = Counter(str(record.get("environment", {}).get(name, "not recorded")) for record in records)
         if len(values) > 1:
-            counted = ", ".join(f"{value} ({count} records)" for value, count in values.most_common())
-            yield f"The records come from more than one {name}: {counted}."
+            counted = ", ".join(f"{value} ({_records(count)})" for value, count in values.most_common())
+            yield f"The records come from more than one {called}: {counted}."
 
 
 def _other_data(records: Sequence[Record]) -> Iterator[str]:
@@ -139,3 +147,7 @@ def _method(records: Sequence[Record]) -> str | None:
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _LONGEST} more" if len(names) > _LONGEST else ""
     return ", ".join(names[:_LONGEST]) + more
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count} records"

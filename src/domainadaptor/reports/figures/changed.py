@@ -9,7 +9,7 @@ from PIL import Image, ImageOps
 from domainadaptor.reports.figures.canvas import GREEN, VERMILLION, panels
 
 _ACROSS = 6
-_SIDE = 192  # pixels
+_SIDE = 128  # pixels; more would make the page heavy
 
 
 @dataclass(frozen=True)

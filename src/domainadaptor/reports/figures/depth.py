@@ -8,6 +8,7 @@ import numpy as np
 
 from domainadaptor.reports.figures.canvas import legend_right, look, panels, tall_enough
 
+_APART = 50  # times the median: on a straight scale the rest would be a flat line
 _MANY = 6  # lines; points of more are only dots behind their regression lines
 
 
@@ -47,6 +48,9 @@ def draw_trends(found: Mapping[str, Sequence[Trend]], what: str) -> Any:
         if len(found) > 1:
             panel.set_title(title, loc="left")
         panel.set_ylabel(what)
+        values = np.concatenate([trend.values for trend in trends])
+        if values.min() > 0 and values.max() > _APART * np.median(values):
+            panel.set_yscale("log")
         panel.xaxis.get_major_locator().set_params(integer=True)
         legend_right(panel, len(trends))
     shown[-1].set_xlabel("depth (number of the norm layer, from the input on)")
