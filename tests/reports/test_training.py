@@ -16,7 +16,7 @@ def record(target, accuracy, seed=0, algorithm="erm", sources=("a", "b"), **more
         "images": {"a": 1, "b": 1, "c": 1},
         "source_validation": {"accuracy": 90.0},
         "target_accuracy": {target: accuracy},
-        "seconds": 120,
+        "epochs": [{"seconds": 900}, {"seconds": 60}],  # a pause in the first
         "command": f"domainadaptor train pacs --algorithm {algorithm}",
         "note": "for research only",
         **more,

@@ -10,7 +10,7 @@ from PIL import Image
 from domainadaptor.reports.figures.canvas import Drawn
 from domainadaptor.reports.grid import Entry, Grid, Line
 from domainadaptor.reports.sections import Chapter, Section, gap_lines
-from domainadaptor.reports.training import TrainingTable
+from domainadaptor.reports.training import MINUTES, TrainingTable
 from domainadaptor.reports.writers.html import escape, inline, prose, table
 
 _LARGE = 400_000  # bytes
@@ -154,7 +154,7 @@ def _training(training: Sequence[TrainingTable], figures: Mapping[str, Drawn]) -
     parts = [
         '<article><h2 id="training">Trained networks</h2>',
         "<p>Accuracy in percent on validation images of the source domains, and on the domain that was left out and "
-        "looked at once, at the end.</p>",
+        f"looked at once, at the end. {MINUTES}</p>",
     ]
     for part in training:
         commands = escape("\n".join(part.commands))

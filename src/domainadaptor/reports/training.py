@@ -15,6 +15,7 @@ from domainadaptor.reports.writers.markdown import code, escape, table
 
 Record = dict[str, Any]
 
+MINUTES = "Minutes: all epochs of a run at the pace of its fastest, since a run may have been paused or disturbed."
 _NOT_THE_WAY = ("seed", "sources", "data", "weights", "start")
 
 
@@ -27,7 +28,7 @@ class Row:
     seeds: int
     targets: dict[str, list[float]]  # target -> accuracy, one a seed
     validation: list[float]  # the mean over left-out domains, one a seed
-    minutes: float  # of one run, on average
+    minutes: float  # of one run, on average: all epochs at the pace of the fastest
     commands: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -109,7 +110,7 @@ def markdown(found: Sequence[Row]) -> str:
     for part in tables(found):
         lines = [f"### {escape(part.setting)}", table(part.grid), code(part.commands), *map(escape, part.notes)]
         parts.append("\n\n".join(lines))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, MINUTES]) + "\n"
 
 
 def draw(found: Sequence[Row]) -> Any:
@@ -202,7 +203,12 @@ def _row(setting: str, how: str, records: Sequence[Record]) -> Row:
         len(by_seed),
         dict(sorted(targets.items())),
         [statistics.mean(values) for values in by_seed.values()],
-        statistics.mean(record["seconds"] for record in records) / 60,
+        statistics.mean(_undisturbed(record) for record in records) / 60,
         tuple(dict.fromkeys(record["command"] for record in records)),
         tuple(dict.fromkeys(record["note"] for record in records if record["note"])),
     )
+
+
+def _undisturbed(record: Record) -> float:
+    epochs = record["epochs"]
+    return len(epochs) * min(float(epoch["seconds"]) for epoch in epochs)
