@@ -59,10 +59,10 @@ STATED = {
         90.0,
         {
             "epochs": 5,
-            "lr": 0.05,
+            "lr": 0.005,
             "batch_size": 30,
             "algorithm": "mvrml",
-            "options": {"outer_lr": 1.0, "inner": 0.1, "trajectories": 2},
+            "options": {"outer_lr": 1.0, "trajectories": 2},
         },
     ),
     # 73.6, 80.1; adapted by its learned loss 88.3, 89.5; 106 s

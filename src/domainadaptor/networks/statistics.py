@@ -30,6 +30,21 @@ def untracked(network: nn.Module) -> Iterator[None]:
             layer.track_running_stats = True
 
 
+@contextmanager
+def of_each_batch(network: nn.Module) -> Iterator[None]:
+    """Norm layers take the statistics of each batch and keep none of them, while the context lasts."""
+    layers = list(norm_layers(network).values())
+    modes = [layer.training for layer in layers]
+    for layer in layers:
+        layer.train()
+    try:
+        with untracked(network):
+            yield
+    finally:
+        for layer, mode in zip(layers, modes, strict=True):
+            layer.train(mode)
+
+
 @torch.no_grad()
 def reestimate(network: nn.Module, batches: Iterable[Tensor]) -> None:
     """Running statistics as the plain mean over the given batches, for weights that no batch has passed through.

@@ -42,6 +42,10 @@ class Algorithm(nn.Module, ABC):
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """Learns from one batch per domain; returns numbers for the log, "loss" and "accuracy" among them."""
 
+    def predict(self, images: Tensor) -> Tensor:
+        """Logits of images of one domain as they are meant to be got: what weights are chosen by."""
+        return self.network(images)  # type: ignore[no-any-return]
+
     def after_epoch(self, images: Iterable[Tensor], steps: int) -> None:
         """Whatever an algorithm does between epochs; `images` are so many batches of the training images."""
         return
@@ -61,11 +65,15 @@ class Algorithm(nn.Module, ABC):
 
     def _groups(self) -> list[dict[str, Any]]:
         """The body at the base rate; the head and what is trained besides at a higher one."""
-        fresh = [*self.network.get_submodule(self.head).parameters(), *self.heads.parameters()]
+        fresh = self._fresh()
         known = {id(p) for p in fresh}
         body = [p for p in self.network.parameters() if id(p) not in known]
         high = self.settings.lr * self.settings.head_lr
         return [{"params": body, "factor": 1.0}, {"params": fresh, "lr": high, "factor": self.settings.head_lr}]
+
+    def _fresh(self) -> list[nn.Parameter]:
+        """What was not pretrained."""
+        return [*self.network.get_submodule(self.head).parameters(), *self.heads.parameters()]
 
     def set_lr(self, lr: float) -> None:
         """A new base rate."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from domainadaptor.data.loaders import DomainBatch, TrainingBatches
 from domainadaptor.data.seeds import derived_seed
@@ -167,7 +167,7 @@ def _train_epoch(
         if _is_check(step, training.steps, selection.checks_per_epoch):
             workers.average_statistics(algorithm.network)
             variance.refresh()
-            checked = validate(algorithm.network, validation, device)
+            checked = validate(algorithm.eval().predict, validation, device)
             done = epoch * training.steps + step + 1
             if not math.isfinite(checked["loss"]):
                 raise Diverged(f"the validation loss is {checked['loss']} after step {done}; {_slower(plan)}")
@@ -184,16 +184,17 @@ def _train_epoch(
 
 
 @torch.no_grad()
-def validate(network: nn.Module, validation: Mapping[str, Batches], device: torch.device) -> dict[str, Any]:
+def validate(
+    predict: Callable[[Tensor], Tensor], validation: Mapping[str, Batches], device: torch.device
+) -> dict[str, Any]:
     """Accuracy in percent and mean loss over all domains' images together, and the accuracy of each domain."""
-    network.eval()
     right = total = 0
     loss = 0.0
     domains: dict[str, float] = {}
     for domain, batches in validation.items():
         own_right = own_total = 0
         for images, labels in batches():
-            logits, labels = network(images.to(device)).float(), labels.to(device)
+            logits, labels = predict(images.to(device)).float(), labels.to(device)
             own_right += int((logits.argmax(1) == labels).sum())
             own_total += len(labels)
             loss += float(F.cross_entropy(logits, labels, reduction="sum"))

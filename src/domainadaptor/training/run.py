@@ -306,7 +306,7 @@ def _target_accuracy(
         target: _batches(_pictures(dataset, target, preprocessing, place, watcher), preprocessing, "test")
         for target in targets
     }
-    return validate(network, tested, place.device)["domains"]  # type: ignore[no-any-return]
+    return validate(network.eval(), tested, place.device)["domains"]  # type: ignore[no-any-return]
 
 
 def _environment(device: torch.device) -> dict[str, Any]:

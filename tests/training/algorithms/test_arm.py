@@ -3,6 +3,7 @@ import copy
 import pytest
 import torch
 
+import domainadaptor as da
 from domainadaptor.networks.context import ContextNetwork
 from domainadaptor.training.algorithm import Settings
 from domainadaptor.training.algorithms.arm import arm
@@ -93,3 +94,25 @@ def test_the_context_is_the_mean_over_the_batch():
     one = net(torch.cat([images[:1], summary], dim=1))
     torch.testing.assert_close(algorithm.network(images)[:1], one)
     assert not torch.allclose(algorithm.network(images)[:1], algorithm.network(images[:1]))
+
+
+@pytest.mark.parametrize(("variant", "method"), [("ll", "arm"), ("bn", "adabn")])
+def test_weights_are_chosen_by_what_adaptation_will_answer(variant, method):
+    net, images = literal.network(), literal.domain_batches(1)[0].images
+    algorithm = arm(net, Settings(literal.CLASSES), variant=variant).double().eval()
+    held = copy.deepcopy(net.state_dict())
+    heads = {name: head.state_dict() for name, head in algorithm.heads.items()}
+    expected = da.adapt(net, method, **heads)(images)
+    torch.testing.assert_close(algorithm.predict(images).detach(), expected, atol=1e-9, rtol=1e-7)
+    assert not any(layer.training for layer in net.modules())
+    for name, tensor in net.state_dict().items():
+        assert torch.equal(tensor, held[name])
+    torch.testing.assert_close(algorithm.predict(images[:1]), net(images[:1]))
+
+
+def test_what_was_not_pretrained_learns_faster():
+    algorithm = arm(literal.network(), Settings(literal.CLASSES), variant="cml", context=2)
+    fast = {id(p) for p in algorithm.optimizer.param_groups[1]["params"]}
+    named = {name for name, p in algorithm.network.named_parameters() if id(p) in fast}
+    assert {name.partition(".")[0] for name in named} == {"context", "network"}
+    assert {name for name in named if name.startswith("network.")} == {"network.fc.weight", "network.fc.bias"}

@@ -69,6 +69,22 @@ def test_stylizing_is_the_literal_one():
             torch.testing.assert_close(got[n, c], expected)
 
 
+def test_no_gradient_flows_through_the_draw():
+    """As with torch.normal, which its authors draw with."""
+    torch.manual_seed(0)
+    maps = torch.randn(3, 4, 6, 6, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(3, 4, 6, 6, dtype=torch.float64)
+    (stylized(maps, 10.0, torch.Generator().manual_seed(5)) * weights).sum().backward()
+    noise = torch.randn(2, 3, 4, 1, 1, generator=torch.Generator().manual_seed(5)).double()
+    twin = maps.detach().clone().requires_grad_()
+    low = torch.nn.functional.avg_pool2d(twin, 2).repeat_interleave(2, 2).repeat_interleave(2, 3)
+    m, s = low.mean((0, 2, 3)), low.std((0, 2, 3)) + 1e-6
+    mean, deviation = ((v.mean() + 10 * v.std() * n) for v, n in zip((m.detach(), s.detach()), noise, strict=True))
+    styled = (low - m.view(4, 1, 1)) / s.view(4, 1, 1) * deviation + mean + twin - low
+    (styled * weights).sum().backward()
+    torch.testing.assert_close(maps.grad, twin.grad)
+
+
 def test_without_spread_styles_are_the_common_one_and_odd_sizes_work():
     maps = torch.randn(2, 3, 5, 7)
     got = stylized(maps, 0.0, torch.Generator())

@@ -11,14 +11,16 @@ def test_the_update_is_the_literal_one():
     """Trajectories on copies of the network, with an Adam that is carried over, then a step toward their mean."""
     net = literal.network()
     rounds = [literal.domain_batches(seed=at) for at in range(6)]
-    settings = Settings(literal.CLASSES, lr=0.5, weight_decay=0.01)
-    algorithm = mvrml(net, settings, trajectories=3, length=2, outer_lr=0.4, inner=0.02)
+    settings = Settings(literal.CLASSES, lr=0.01, head_lr=3, weight_decay=0.01)
+    algorithm = mvrml(net, settings, trajectories=3, length=2, outer_lr=0.4)
     start = literal.table(net)
     algorithm.update([b for batches in rounds for b in batches], torch.Generator().manual_seed(3))
 
     draw = torch.Generator().manual_seed(3)
     p = {name: t.detach().clone().requires_grad_() for name, t in start.items()}
-    adam = torch.optim.Adam(p.values(), lr=0.01, weight_decay=0.01)
+    head = [p["fc.weight"], p["fc.bias"]]
+    body = [t for name, t in p.items() if not name.startswith("fc.")]
+    adam = torch.optim.Adam([{"params": body}, {"params": head, "lr": 0.03}], lr=0.01, weight_decay=0.01)
     ends = []
     for trajectory in range(3):
         with torch.no_grad():

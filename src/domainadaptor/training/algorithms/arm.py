@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from domainadaptor.data.loaders import DomainBatch
 from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.networks.context import ContextNetwork
-from domainadaptor.networks.statistics import norm_layers
+from domainadaptor.networks.statistics import norm_layers, of_each_batch
 from domainadaptor.options import check_choice, check_count, check_number
 from domainadaptor.tasks.learned_loss import LearnedLoss
 from domainadaptor.training.algorithm import Algorithm, Settings, accuracy, joined
@@ -47,6 +47,13 @@ class LearnedLossARM(Algorithm):
         self.step(loss)
         return {"loss": float(loss.detach()), "accuracy": sum(right) / len(right)}
 
+    def predict(self, images: Tensor) -> Tensor:
+        """After the inner step, as the method arm does it."""
+        if len(images) < 2:  # no statistics
+            return super().predict(images)
+        with of_each_batch(self.network):
+            return self.adapted_logits(images)
+
     def adapted_logits(self, images: Tensor) -> Tensor:
         """The logits after the inner step on the same images."""
         learned = self.heads[LEARNED_LOSS]
@@ -72,6 +79,13 @@ class DomainwiseARM(Algorithm):
         labels = torch.cat([batch.labels for batch in batches])
         return {"loss": float(loss.detach()), "accuracy": accuracy(torch.cat(logits).detach(), labels)}
 
+    def predict(self, images: Tensor) -> Tensor:
+        """By the statistics of the batch, as the method adabn does it."""
+        if len(images) < 2:
+            return super().predict(images)
+        with of_each_batch(self.network):
+            return super().predict(images)
+
 
 class ContextARM(Algorithm):
     """Cross-entropy of all domains in one pass, in which each has a context of its own."""
@@ -83,6 +97,9 @@ class ContextARM(Algorithm):
         loss = F.cross_entropy(logits, labels)
         self.step(loss)
         return {"loss": float(loss.detach()), "accuracy": accuracy(logits.detach(), labels)}
+
+    def _fresh(self) -> list[nn.Parameter]:
+        return [*super()._fresh(), *self.network.get_submodule("context").parameters()]
 
 
 def arm(

@@ -81,8 +81,9 @@ def stylized(maps: Tensor, spread: float, draw: torch.Generator) -> Tensor:
     mean = low.mean((0, 2, 3))
     deviation = low.std((0, 2, 3)) + 1e-6
     noise = torch.randn(2, n, channels, generator=draw).to(maps)
-    new_mean = mean.mean() + spread * mean.std() * noise[0]
-    new_deviation = deviation.mean() + spread * deviation.std() * noise[1]
+    with torch.no_grad():  # styles are drawn: the network must not learn to make the draw narrow
+        new_mean = mean.mean() + spread * mean.std() * noise[0]
+        new_deviation = deviation.mean() + spread * deviation.std() * noise[1]
     plain = (low - mean[:, None, None]) / deviation[:, None, None]
     return plain * new_deviation[..., None, None] + new_mean[..., None, None] + (maps - low)
 

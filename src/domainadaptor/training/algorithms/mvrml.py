@@ -21,16 +21,12 @@ __all__ = ["mvrml"]
 class MVRML(Algorithm):
     """Each trajectory splits the domains anew, steps on some, then on the rest, a few times over."""
 
-    def __init__(
-        self, network: nn.Module, settings: Settings, trajectories: int, length: int, outer_lr: float, inner: float
-    ) -> None:
+    def __init__(self, network: nn.Module, settings: Settings, trajectories: int, length: int, outer_lr: float) -> None:
         super().__init__(network, settings)
-        self.trajectories, self.length, self.inner = trajectories, length, inner
+        self.trajectories, self.length = trajectories, length
         self.outer_lr = outer_lr
         self.rounds = trajectories * length
-        self._walker = torch.optim.Adam(
-            network.parameters(), lr=settings.lr * inner, weight_decay=settings.weight_decay
-        )
+        self._walker = torch.optim.Adam(self._groups(), lr=settings.lr, weight_decay=settings.weight_decay)
 
     def _make_optimizer(self) -> Optimizer:
         return torch.optim.SGD(self.network.parameters(), lr=self.outer_lr)
@@ -39,7 +35,7 @@ class MVRML(Algorithm):
         """A new inner rate, and the outer one in the same proportion."""
         share = lr / self.settings.lr
         for group in self._walker.param_groups:
-            group["lr"] = lr * self.inner
+            group["lr"] = lr * group["factor"]
         for group in self.optimizer.param_groups:
             group["lr"] = self.outer_lr * share
 
@@ -105,20 +101,20 @@ def mvrml(
     trajectories: int = 3,
     length: int = 3,
     outer_lr: float = 0.05,
-    inner: float = 0.02,
 ) -> Algorithm:
     """Several short trajectories over random splits of the domains, and a step toward the mean of their ends.
 
+    An update takes `trajectories` times `length` batches of each domain, so that an epoch has as many times fewer
+    updates than that of another algorithm; its authors' epochs see the images as many times more often.
+
     Args:
         network: What is trained.
-        settings: The inner optimizer's (Adam), and the number of classes.
+        settings: The inner optimizer's (Adam; its authors' rate is 0.001), and the number of classes.
         trajectories: How many start from the same weights.
         length: Steps of a trajectory, each on all domains.
         outer_lr: Share of the way to the mean of the ends.
-        inner: The inner rate as a share of the learning rate.
     """
     check_count("trajectories", trajectories, low=1)
     check_count("length", length, low=1)
     check_number("outer_lr", outer_lr, low=0, above=True)
-    check_number("inner", inner, low=0, above=True)
-    return MVRML(network, settings, trajectories, length, outer_lr, inner)
+    return MVRML(network, settings, trajectories, length, outer_lr)
