@@ -97,7 +97,7 @@ def test_unknown_and_absent_classes(tmp_path):
     with pytest.raises(BadFile, match="zebra' is none of its 2 classes; did you mean .* available: dog, cat"):
         read(tmp_path, "photo", classes=("dog", "cat"))
     assert read(tmp_path, "photo", classes=("dog",), subset=True).counts() == {"photo": {"dog": 3}}
-    with pytest.raises(BadFile, match="2 of 3 classes have no folder in any of photo: cat, cow; found dog"):
+    with pytest.raises(BadFile, match="2 of 3 classes have no image in any of photo: cat, cow; found dog"):
         read(tmp_path, "photo", classes=("dog", "cat", "cow"), subset=True)
 
 

@@ -68,7 +68,7 @@ def test_a_public_checkpoint_loads(depth, tmp_path):
     trained = stir(blueprint(f"resnet{depth}").build(10, seed=1))
     names = {"conv1.weight", "bn1.running_var", "layer2.0.conv1.weight", "layer3.2.bn2.bias", "linear.weight"}
     assert names <= set(trained.state_dict())
-    path = tmp_path / f"resnet{depth}.th.pth"
+    path = tmp_path / f"resnet{depth}.th"
     torch.save({"state_dict": nn.DataParallel(trained).state_dict(), "best_prec1": 91.7}, path)
     network = blueprint(f"resnet{depth}").build(10)
     fit_weights(network, read_weights(path), Path("w"))

@@ -134,6 +134,7 @@ def test_weights_in_the_data_folder_are_found_and_cast(tmp_path):
 )
 def test_weights_that_are_not_there_are_answered_with_how_to_get_them(name, error, hint, tmp_path, monkeypatch):
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.delenv("DOMAINADAPTOR_DATA", raising=False)
     with pytest.raises(error, match=hint):
         pretrained(blueprint(name), tmp_path)
 
@@ -213,3 +214,14 @@ def test_first_weights_have_their_own_preprocessing(name, published, data_root):
     picture = dogs(data_root)[0].resize((400, 300))
     transform = open_network(name, "pretrained", root=data_root).preprocessing.transform()
     assert torch.equal(transform(picture), published.transforms()(picture))
+
+
+def test_weights_may_lie_elsewhere_than_the_images(tmp_path, monkeypatch):
+    """A user's --root has folders of domains, and is no place for weights."""
+    (tmp_path / "data" / "imagenet").mkdir(parents=True)
+    (tmp_path / "images").mkdir()
+    state = blueprint("resnet18").build(1000, seed=3).state_dict()
+    save_file(state, tmp_path / "data" / "imagenet" / "resnet18.safetensors")
+    monkeypatch.setenv("DOMAINADAPTOR_DATA", str(tmp_path / "data"))
+    found = pretrained(blueprint("resnet18"), tmp_path / "images")
+    assert torch.equal(found.tensors["conv1.weight"], state["conv1.weight"])

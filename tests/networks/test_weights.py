@@ -1,5 +1,6 @@
 import os
 import pickle
+import re
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -11,8 +12,11 @@ from safetensors.torch import save_file
 from torch import nn
 
 from domainadaptor.errors import BadFile
+from domainadaptor.networks.build import open_network
+from domainadaptor.networks.heads import remove_head_bias
 from domainadaptor.networks.weights import classes_in, fit_weights, read_weights
-from tests.conftest import GoldenNet, stir
+from domainadaptor.networks.zoo import blueprint
+from tests.conftest import GoldenNet, batch, stir
 
 
 @pytest.fixture
@@ -36,6 +40,9 @@ def without_counters(state):
 def prefixed(state, prefix):
     return {prefix + name: tensor for name, tensor in state.items()}
 
+
+# As torchvision itself builds a network for its weights.
+ASKED = {"googlenet": {"init_weights": False, "transform_input": True}}
 
 # What is saved, how, and under which name.
 WAYS = {
@@ -179,3 +186,36 @@ def test_impossible_values_are_refused(trained, name, value, hint):
     weights[name].view(-1)[0] = value
     with pytest.raises(BadFile, match=hint):
         fit_weights(fresh(), weights, Path("w.pt"))
+
+
+@pytest.mark.parametrize("name", ["mnasnet0_5", "googlenet", "densenet121"])
+def test_torchvision_files_load_as_they_are(name, tmp_path):
+    """With the names and versions that the files have which torchvision publishes."""
+    theirs = torchvision.models.get_model(name, weights=None, num_classes=5, **ASKED.get(name, {})).eval()
+    stir(theirs)
+    names = {key: re.sub(r"(denselayer\d+\.(?:norm|conv))([12])\.", r"\1.\2.", key) for key in theirs.state_dict()}
+    torch.save({names[key]: tensor for key, tensor in theirs.state_dict().items()}, tmp_path / "w.pth")
+    opened = open_network(name, str(tmp_path / "w.pth"))
+    x = batch(2, 3, 64, 64)
+    with torch.no_grad():
+        assert torch.equal(opened.network(x), theirs(x))
+
+
+def test_preprocessing_follows_the_published_file(tmp_path):
+    """torchvision's first weights of ResNet-50 are tested at 256, its second at 232."""
+    state = torchvision.models.resnet50(num_classes=3).state_dict()
+    for file, resize in (("resnet50-0676ba61.pth", 256), ("resnet50-11ad3fa6.pth", 232), ("mine.pth", 232)):
+        torch.save(state, tmp_path / file)
+        assert open_network("resnet50", str(tmp_path / file)).preprocessing.resize == resize
+
+
+def test_a_head_without_bias_is_taken_for_one(tmp_path):
+    """As DomainAdaptor's authors save their networks."""
+    trained = stir(blueprint("resnet20").build(7, seed=1))
+    remove_head_bias(trained, 7)
+    path = tmp_path / "best.pth"
+    torch.save({"model": prefixed(trained.state_dict(), "backbone."), "opt": {"param_groups": []}}, path)
+    opened = open_network("resnet20", str(path))
+    assert opened.notes == ("best.pth has a head without bias",)
+    x = batch(2, 3, 32, 32)
+    assert torch.equal(opened.network(x), trained(x))

@@ -22,6 +22,7 @@ from domainadaptor.files import sweep
 
 Progress = Callable[[str, int, int], None]  # what, done, of how many
 
+_NAME = 40  # letters of a domain's name in that of its cache: names of files may have 255 bytes
 _CHUNK = 256  # images that are decoded before the next ones are begun: what bounds the memory
 
 
@@ -114,7 +115,7 @@ class Pictures:
         digest = hashlib.sha256(json.dumps([repr(self.domain.read), preprocessing], sort_keys=True).encode())
         for example in self.domain.examples:
             digest.update(f"{example.name}\0{self.domain.read.stamp(example.name)}\0".encode(errors="surrogateescape"))
-        return f"{self.domain.name}-{self.side}-{digest.hexdigest()[:16]}".replace("/", "_")
+        return f"{self.domain.name[:_NAME]}-{self.side}-{digest.hexdigest()[:16]}".replace("/", "_")
 
 
 def _claim(path: Path) -> None:

@@ -27,6 +27,15 @@ def data_root(root: Path | None) -> Path:
     return given
 
 
+def data_roots(root: Path | None) -> list[Path]:
+    """Where things that belong to no data set may lie: the folder that was given, and the one the variable names.
+
+    Raises:
+        BadFile: There is none.
+    """
+    return list(dict.fromkeys([data_root(root), *([data_root(None)] if os.environ.get(ROOT_VARIABLE) else [])]))
+
+
 def find_domains(
     name: str, root: Path, places: Sequence[str], domains: Mapping[str, Sequence[str]], classes: Sequence[str]
 ) -> dict[str, Path]:

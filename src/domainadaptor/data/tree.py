@@ -99,12 +99,13 @@ def read_tree(
                 f"{name}: no images in domain {domain!r} ({str(folder)!r}); expected class folders with images "
                 f"({', '.join(sorted(SUFFIXES))}), found {listing(folder)}"
             )
-    known = tuple(classes) if classes is not None else _class_names(name, {d: f.classes for d, f in found.items()})
-    nowhere = [kind for kind in known if not any(kind in part.classes for part in found.values())]
-    if nowhere:
+    filled = {kind for part in found.values() for _, kind, _ in part.files}
+    there = {domain: [kind for kind in part.classes if kind in filled] for domain, part in found.items()}
+    known = tuple(classes) if classes is not None else _class_names(name, there)
+    if nowhere := [kind for kind in known if kind not in filled]:
         raise BadFile(
-            f"{name}: {len(nowhere)} of {len(known)} classes have no folder in any of {', '.join(domains)}: "
-            f"{some(nowhere)}; found {some(sorted({kind for part in found.values() for kind in part.classes}))}"
+            f"{name}: {len(nowhere)} of {len(known)} classes have no image in any of {', '.join(domains)}: "
+            f"{some(nowhere)}; found {some(sorted(filled))}"
         )
     labels = {kind: label for label, kind in enumerate(known)}
     built: dict[str, Domain] = {}
@@ -117,6 +118,9 @@ def read_tree(
         )
         built[domain] = Domain(domain, examples, FileReader(domains[domain]), published.tested if published else "all")
     skipped = {f"{domain}/{file}": why for domain, part in found.items() for file, why in sorted(part.skipped.items())}
+    for domain, part in found.items():
+        empty = dict.fromkeys(kind for kind in part.classes if kind not in filled)
+        skipped |= {f"{domain}/{kind}": "a folder without images in any domain, so no class" for kind in empty}
     sentence = f"the published folders {', '.join(published.parts)}" if published else seeded_sentence(seed)
     return DomainDataset(name, known, built, sentence, skipped)
 

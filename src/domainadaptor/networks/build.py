@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from domainadaptor.data.preprocessing import Preprocessing
 from domainadaptor.errors import BadOption
 from domainadaptor.networks.checkpoint import is_checkpoint, load_checkpoint
+from domainadaptor.networks.heads import remove_head_bias
 from domainadaptor.networks.pretrained import imagenet_classes, pretrained
-from domainadaptor.networks.weights import PICKLED, classes_in, fit_weights, read_weights
+from domainadaptor.networks.weights import PICKLED, as_named_in, classes_in, fit_weights, read_weights
 from domainadaptor.networks.zoo import Blueprint, blueprint
 
 
@@ -126,8 +127,18 @@ def _from_file(plan: Blueprint, path: Path, classes: Sequence[str]) -> Opened:
         elif held == len(imagenet_classes()):
             names = imagenet_classes()
             notes = (f"{path.name} has {held} outputs, taken for the classes of ImageNet; --classes names others",)
+    if _only_the_bias_is_missing(tensors, network, plan):
+        remove_head_bias(network, len(names))
+        notes += (f"{path.name} has a head without bias",)
     fit_weights(network, tensors, path, names)
-    return Opened(network, plan.name, names, plan.preprocessing, notes=notes)
+    return Opened(network, plan.name, names, plan.by_file.get(path.name, plan.preprocessing), notes=notes)
+
+
+def _only_the_bias_is_missing(tensors: Mapping[str, Tensor], network: nn.Module, plan: Blueprint) -> bool:
+    own = network.state_dict()
+    given = as_named_in(tensors, own)
+    missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
+    return len(missing) == 1 and missing[0] in plan.head_tensors() and missing[0].endswith("bias")
 
 
 def _numbers(count: int) -> tuple[str, ...]:

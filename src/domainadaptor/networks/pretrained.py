@@ -9,10 +9,10 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from domainadaptor.data.places import data_root
+from domainadaptor.data.places import ROOT_VARIABLE, data_roots
 from domainadaptor.data.preprocessing import Preprocessing
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.networks.weights import EXTRA_HEADS, fit_weights, read_weights, without_prefix
+from domainadaptor.networks.weights import EXTRA_HEADS, as_named_in, fit_weights, read_weights
 from domainadaptor.networks.zoo import Blueprint
 
 
@@ -103,7 +103,7 @@ def load_body(network: nn.Module, tensors: Mapping[str, Tensor], blueprint: Blue
     fresh = {name: own[name] for name in head if name in own}
     body = {
         name: tensor
-        for name, tensor in without_prefix(tensors, own).items()
+        for name, tensor in as_named_in(tensors, own).items()
         if name not in head and (name in own or not name.startswith(EXTRA_HEADS))
     }
     fit_weights(network, {**body, **fresh}, Path(origin))
@@ -119,13 +119,15 @@ def _find(known: _Published, name: str, root: Path | None) -> Path:
         if found is None:
             raise BadFile(f"the ImageNet weights of {name} are in a package that is not installed: {known.how}")
         return found
-    path = data_root(root) / known.file
-    if not path.is_file():
-        raise BadFile(
-            f"no published weights of {name} at {str(path)!r}; nothing is downloaded: put them there, give a file with "
-            "--weights FILE, or begin a training with random ones: --weights none"
-        )
-    return path
+    paths = [folder / known.file for folder in data_roots(root)]
+    if found := next((path for path in paths if path.is_file()), None):
+        return found
+    looked = " or ".join(repr(str(path)) for path in paths)
+    raise BadFile(
+        f"no published weights of {name} at {looked}; nothing is downloaded: give a file with --weights FILE, put them "
+        f"as {known.file} into the folder that {ROOT_VARIABLE} names, or begin a training with random ones: "
+        "--weights none"
+    )
 
 
 def _named_by_order(tensors: dict[str, Tensor], blueprint: Blueprint, path: Path) -> dict[str, Tensor]:

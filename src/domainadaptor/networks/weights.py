@@ -1,6 +1,7 @@
 """Weights from files, without running code from them, and with an explanation where they do not fit."""
 
 import pickle
+import re
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -12,9 +13,10 @@ from torch import Tensor, nn
 
 from domainadaptor.errors import BadFile
 
-PICKLED = (".pt", ".pth", ".pth.tar", ".bin", ".ckpt")
+PICKLED = (".pt", ".pth", ".th", ".tar", ".bin", ".ckpt")
 EXTRA_HEADS = "heads."  # before the names of what a checkpoint holds besides its network
 _AVERAGED = "n_averaged"  # a counter that torch's averaged models keep beside module.*
+_OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12])\.")  # norm.1. is norm1. now
 _NESTED = ("state_dict", "model_state_dict", "model", "network", "net", "weights")
 
 
@@ -44,7 +46,7 @@ def fit_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, c
         BadFile: Names, shapes, the number of classes or the values do not fit.
     """
     own = network.state_dict()
-    given = without_prefix(weights, own)
+    given = as_named_in(weights, own)
     missing = [key for key in own if key not in given and not key.endswith("num_batches_tracked")]
     extra = [key for key in given if key not in own and not key.endswith("num_batches_tracked")]
     if missing or extra:
@@ -59,12 +61,23 @@ def fit_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, c
     if wrong:
         raise BadFile(_shape_message(wrong, path, classes))
     check_values(given, path)
-    network.load_state_dict({**own, **given})
+    put(network, {**own, **given})
+
+
+def put(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Loads tensors under the module's own names, as those of its layers' present versions.
+
+    A plain dictionary has no versions, and torchvision's MNASNet takes such tensors for those of its first.
+    """
+    versioned = module.state_dict()
+    versioned.clear()
+    versioned.update(tensors)
+    module.load_state_dict(versioned)
 
 
 def classes_in(weights: Mapping[str, Tensor], network: nn.Module, head: Collection[str]) -> int | None:
     """How many classes the weights predict, by the tensors of the network's head; None where those are absent."""
-    given = without_prefix(weights, network.state_dict())
+    given = as_named_in(weights, network.state_dict())
     return next((int(given[key].shape[0]) for key in head if key in given and given[key].ndim), None)
 
 
@@ -110,14 +123,17 @@ def _is_state_dict(value: object) -> bool:
     return all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in value.items())
 
 
-def without_prefix(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Removes what wrappers put before every name (module., _orig_mod., model.), where no name fits as it is."""
+def as_named_in(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Removes what wrappers put before every name (module., _orig_mod., model.), where no name fits as it is.
+
+    Names that torchvision once had are taken for what they are now.
+    """
     given = {key: tensor for key, tensor in weights.items() if key != _AVERAGED or key in own}
     while not set(given) & set(own) and len({key.partition(".")[0] for key in given}) == 1:
         if any("." not in key for key in given):
             break
         given = {key.partition(".")[2]: tensor for key, tensor in given.items()}
-    return given
+    return {key if key in own else _OLD_DENSENET.sub(r"\1\2.", key): tensor for key, tensor in given.items()}
 
 
 def _shape_message(

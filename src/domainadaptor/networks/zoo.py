@@ -1,7 +1,7 @@
 """Torchvision, timm and CIFAR classifiers by name, with the preprocessing that belongs to each."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import timm
@@ -24,6 +24,7 @@ class Blueprint:
     preprocessing: Preprocessing
     classes: int  # of the published network
     make: Callable[[int], nn.Module]
+    by_file: Mapping[str, Preprocessing] = field(default_factory=dict)  # of weights that are published in such a file
 
     def build(self, classes: int, seed: int = 0) -> nn.Module:
         """The network with random weights, the same for the same seed, in eval mode."""
@@ -84,16 +85,23 @@ def _for_cifar(name: str) -> Blueprint:
 
 
 def _from_torchvision(name: str) -> Blueprint:
-    known = torchvision.models.get_model_weights(name).DEFAULT.transforms()
-    preprocessing = Preprocessing(
-        known.crop_size[0], known.resize_size[0], tuple(known.mean), tuple(known.std), known.interpolation.value
-    )
-    extra: dict[str, Any] = {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
+    published = torchvision.models.get_model_weights(name)
+    by_file = {weights.url.rpartition("/")[2]: _transforms(weights) for weights in published}
+    # As torchvision builds them for its weights, which want other means than the usual ones and make them themselves.
+    theirs = {"init_weights": True, "transform_input": True}
+    extra: dict[str, Any] = theirs if name in ("googlenet", "inception_v3") else {}
 
     def make(classes: int) -> nn.Module:
         return torchvision.models.get_model(name, weights=None, num_classes=classes, **extra)  # type: ignore[no-any-return]
 
-    return Blueprint(f"torchvision:{name}", preprocessing, 1000, make)
+    return Blueprint(f"torchvision:{name}", _transforms(published.DEFAULT), 1000, make, by_file)
+
+
+def _transforms(weights: Any) -> Preprocessing:
+    known = weights.transforms()
+    return Preprocessing(
+        known.crop_size[0], known.resize_size[0], tuple(known.mean), tuple(known.std), known.interpolation.value
+    )
 
 
 def _from_timm(name: str) -> Blueprint:

@@ -18,6 +18,7 @@ from domainadaptor.errors import AdaptationError, BadFile
 from domainadaptor.files import replacing
 from domainadaptor.memory import keep_freed
 from domainadaptor.networks.statistics import StatisticsVariance
+from domainadaptor.networks.weights import put
 from domainadaptor.training import workers
 from domainadaptor.training.algorithm import Algorithm
 from domainadaptor.training.selection import Check, Selection
@@ -119,7 +120,7 @@ def fit(
             _write_state(folder / "resume.pt", state)
             _write_log(folder / "log.jsonl", log)
     chosen, why = selection.chosen()
-    algorithm.load_state_dict(chosen)
+    put(algorithm, chosen)
     selection.finish(algorithm.network, _images(training, 0, device))
     algorithm.eval()
     return {"log": log, "chosen": why, "statistics_variance": variance.by_layer()}

@@ -34,3 +34,28 @@ def test_folders_that_are_no_domains(tmp_path):
         open_dataset("folders", tmp_path)
     with pytest.raises(BadFile, match="no folders in .*, which has 0.png"):
         open_dataset("folders", tmp_path / "photo" / "dog")
+
+
+def test_folders_between_domain_and_classes_are_the_split(tmp_path):
+    root = plant(tmp_path / "pets", *(f"{d}/{part}/{kind}" for d in "ab" for part in ("Train", "val") for kind in "xy"))
+    found = open_dataset("folders", root)
+    assert found.counts() == {"a": {"x": 6, "y": 6}, "b": {"x": 6, "y": 6}}
+    assert found.splits == "the published folders train, val"
+    assert {e.name.partition("/")[0] for e in found.domain("a").part("val")} == {"val"}
+    assert len(found.domain("a").part("test")) == 12
+    plant(root, "c/x")
+    with pytest.raises(BadFile, match=r"a' is split into Train/, val/, but .*c' has x/: expected .* in all domains"):
+        open_dataset("folders", root)
+
+
+def test_classes_may_be_called_like_parts_of_a_split(tmp_path):
+    root = plant(tmp_path / "words", "a/train", "a/bus", "b/train", "b/bus")
+    assert open_dataset("folders", root).classes == ("bus", "train")
+
+
+def test_a_folder_that_is_empty_everywhere_is_no_class(tmp_path):
+    root = plant(tmp_path / "pets", "a/cat", "a/dog", "b/cat", "b/dog")
+    (root / "a" / "cow").mkdir()
+    found = open_dataset("folders", root)
+    assert found.classes == ("cat", "dog")
+    assert found.skipped == {"a/cow": "a folder without images in any domain, so no class"}

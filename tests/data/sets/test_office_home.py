@@ -50,5 +50,5 @@ def test_dassl(tmp_path):
 
 def test_absent_classes(tmp_path):
     plant(tmp_path, *(f"{domain}/Alarm_Clock" for domain in NAMES))
-    with pytest.raises(BadFile, match="64 of 65 classes have no folder in any of art, .*: Backpack, Batteries"):
+    with pytest.raises(BadFile, match="64 of 65 classes have no image in any of art, .*: Backpack, Batteries"):
         open_dataset("office-home", tmp_path)

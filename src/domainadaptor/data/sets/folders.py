@@ -1,17 +1,31 @@
 """A user's own domains: any folder of domain folders of class folders."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from domainadaptor.data.domains import DomainDataset
-from domainadaptor.data.places import data_root, folders_in, listing, some
-from domainadaptor.data.tree import read_tree
+from domainadaptor.data.domains import DomainDataset, Part
+from domainadaptor.data.places import data_root, fold, folders_in, listing, some
+from domainadaptor.data.tree import SplitFolders, read_tree
 from domainadaptor.errors import BadFile
 
 __all__ = ["folders"]
 
+_PARTS: dict[str, Part] = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "crossval": "val",
+    "test": "test",
+    "testing": "test",
+}
+
 
 def folders(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
     """Your own domains: root/<domain>/<class>/images, with whatever names they have.
+
+    Where every domain has folders train and val (and test) between it and its classes, they are the split.
 
     Args:
         root: The folder that holds the domains.
@@ -35,6 +49,8 @@ def folders(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
             f"{str(domains[flat[0]])!r} has no class folders, but {listing(domains[flat[0]])}: {expected}; move away "
             "what is no domain"
         )
+    if split := _split(domains, classes):
+        return read_tree(name, domains, seed, split=split)
     deeper = [kind for found in classes.values() for kind in found]
     # Every class holds nothing but folders: the classes are domains, and the domain is the data set.
     if all(folders_in(kind) and not any(entry.is_file() for entry in kind.iterdir()) for kind in deeper):
@@ -44,3 +60,23 @@ def folders(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
             f"{listing(deeper[0])}; {expected}. Give {str(first)!r} instead"
         )
     return read_tree(name, domains, seed)
+
+
+def _split(domains: Mapping[str, Path], classes: Mapping[str, Sequence[Path]]) -> SplitFolders | None:
+    """How the domains are split into folders, where they are; refuses some that are beside others that are not."""
+    so = [domain for domain, found in classes.items() if _is_split(found)]
+    if not so:
+        return None
+    if other := [domain for domain in domains if domain not in so]:
+        raise BadFile(
+            f"{str(domains[so[0]])!r} is split into {listing(domains[so[0]])}, but {str(domains[other[0]])!r} has "
+            f"{listing(domains[other[0]])}: expected <domain>/<class> or <domain>/<train, val>/<class> in all domains"
+        )
+    names = dict.fromkeys(fold(folder.name) for found in classes.values() for folder in found)
+    return SplitFolders({name: _PARTS[name] for name in names})
+
+
+def _is_split(found: Sequence[Path]) -> bool:
+    """Whether these are the parts of a split and not classes: such names alone, one to train on, folders in each."""
+    parts = [_PARTS.get(fold(folder.name)) for folder in found]
+    return "train" in parts and len(parts) > 1 and None not in parts and all(folders_in(folder) for folder in found)
