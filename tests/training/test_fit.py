@@ -90,6 +90,7 @@ def test_it_learns_and_logs(tmp_path):
     assert log[0]["images_per_second"] > 0
     assert set(log[-1]["validation"][0]["domains"]) == {"a", "b"}
     assert outcome["statistics_variance"]["bn"]["mean"] > 0
+    assert log[-1]["statistics_variance"] == outcome["statistics_variance"] != log[0]["statistics_variance"]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,9 @@ def train(
     select: Annotated[str, typer.Option(help="Which weights to keep: best, last or swad.")] = "best",
     norm: Annotated[str, typer.Option(help="batch, or iabn (for NOTE).")] = "batch",
     size: Annotated[int | None, typer.Option(min=1, help="Side of the images; the network's own otherwise.")] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="How often all images are seen.")] = 30,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="One takes as many images as the sources have, as many of each domain.")
+    ] = 30,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per step, over all source domains.")] = 128,
     lr: Annotated[float, typer.Option(help="Learning rate of the body; the head's is ten times that.")] = 1e-3,
     head_lr: Annotated[float, typer.Option(help="The head's rate, as a multiple of --lr.")] = 10.0,

@@ -181,6 +181,7 @@ def _train_epoch(
         "images_per_second": images / (time.perf_counter() - begun),
         "seconds": time.perf_counter() - begun,
         "validation": checks,
+        "statistics_variance": variance.by_layer(),  # from the beginning of the run on
     }
 
 

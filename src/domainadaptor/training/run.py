@@ -39,6 +39,7 @@ from domainadaptor.training.fit import Batches, Moment, Plan, fit, validate
 from domainadaptor.training.recipe import WEIGHTS, Recipe
 from domainadaptor.training.selection import make_selection
 
+_IN_THE_LOG = ("validation", "statistics_variance")  # of every epoch; the record has the last
 _LARGER = 8 / 7  # the side of training images before they are cropped, to the network's: 256 / 224
 
 
@@ -196,7 +197,7 @@ def _train(
         "seconds": sum(entry["seconds"] for entry in outcome["log"]),
         "seconds_of_this_process": time.perf_counter() - begun,
         "epochs": [
-            {k: v for k, v in entry.items() if k != "validation"} | {"validation": entry["validation"][-1]}
+            {k: v for k, v in entry.items() if k not in _IN_THE_LOG} | {"validation": entry["validation"][-1]}
             for entry in outcome["log"]
         ],
         "statistics_variance": outcome["statistics_variance"],
