@@ -16,9 +16,10 @@ def network():
     return stir(GoldenNet()).double()
 
 
-def literal(batches, lr, momentum, predict, m):
+def literal(batches, lr, momentum, predict, m, online=True):
     """SGD with momentum on scales and shifts, one step a batch."""
     net = network()
+    start = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     norms = [net.bn1, net.bn2, net.bn3]
     running = [(n.running_mean.clone(), n.running_var.clone()) for n in norms]
     speed = {}
@@ -53,6 +54,8 @@ def literal(batches, lr, momentum, predict, m):
                 logits, used = forward(x)
         answers.append(logits.detach())
         running = used if m < 1 else running
+        if not online:
+            net.load_state_dict(start)
     return answers
 
 
@@ -62,6 +65,23 @@ def test_tent_is_its_literal_loop(predict, momentum, m):
     adaptor = da.adapt(network(), "tent", optimizer="sgd", lr=0.05, momentum=momentum, predict=predict, m=m)
     for got, expected in zip([adaptor(x) for x in BATCHES], literal(BATCHES, 0.05, momentum, predict, m), strict=True):
         torch.testing.assert_close(got, expected, atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("predict", ["before", "after"])
+def test_without_online_momentum_alone_is_remembered(predict):
+    net = network()
+    options = {"optimizer": "sgd", "lr": 0.05, "predict": predict}
+    adaptor = da.adapt(net, "tent", online=False, **options)
+    answers = [adaptor(x) for x in BATCHES]
+    for got, expected in zip(answers, literal(BATCHES, 0.05, 0.9, predict, 1.0, online=False), strict=True):
+        torch.testing.assert_close(got, expected, atol=1e-9, rtol=1e-9)
+    assert torch.equal(adaptor.state_dict()["bn2.weight"], net.bn2.weight)
+    if predict == "after":  # the first batch has no history, the others have
+        forgetful = da.adapt(net, "tent", reset_every=1, **options)
+        alike = [torch.allclose(got, forgetful(x), atol=1e-9) for got, x in zip(answers, BATCHES, strict=True)]
+        assert alike == [True, False, False, False]
+    adaptor.reset()
+    torch.testing.assert_close(adaptor(BATCHES[0]), answers[0], atol=1e-9, rtol=1e-9)
 
 
 def test_one_step_of_adam_is_a_step_of_its_rate():

@@ -64,6 +64,26 @@ class KeptOptimizer(Part):
         self._waiting = memory
 
 
+class MomentumAlone(KeptOptimizer):
+    """An optimizer whose steps last for one batch: what learned goes back to its start, momentum and averages stay."""
+
+    def __init__(self, factory: OptimizerFactory) -> None:
+        super().__init__(factory)
+        self._start: list[Tensor] = []
+
+    def over(self, learnable: list[nn.Parameter]) -> Optimizer:
+        """The optimizer of these parameters, which are at their start."""
+        self._start = [p.detach().clone() for p in learnable]
+        return super().over(learnable)
+
+    def settle(self) -> None:
+        """Takes the batch's steps back."""
+        with torch.no_grad():
+            for p, start in zip(self._learnable, self._start, strict=False):  # nothing to take back after a reset
+                p.copy_(start)
+        self._start = []
+
+
 class Draws(Part):
     """Random numbers from a seed; on the CPU, so that every device draws the same."""
 

@@ -10,7 +10,7 @@ from domainadaptor.adaptation.adaptor import Adaptation
 from domainadaptor.adaptation.learning import LearningAdaptor
 from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.objective import Objective
-from domainadaptor.adaptation.part import KeptOptimizer, OptimizerFactory, Part
+from domainadaptor.adaptation.part import KeptOptimizer, MomentumAlone, OptimizerFactory, Part
 from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.options import check_choice
@@ -25,6 +25,7 @@ class StepAdaptor(LearningAdaptor):
         norm: Makes the stand-in for one batch norm layer; None keeps the network as it is.
         objective: What the steps minimize; None takes no step.
         optimizer: Makes the optimizer from what learns, anew whenever everything is forgotten.
+        online: Whether what learned stays from batch to batch; otherwise only momentum does.
         steps: How many steps a batch gets.
         reset_every: After how many batches everything is forgotten; None never.
         predict: "after" the steps with one more pass, or "before" them with the first one.
@@ -43,6 +44,7 @@ class StepAdaptor(LearningAdaptor):
         norm: NormPolicy | None = None,
         objective: Objective | None = None,
         optimizer: OptimizerFactory | None = None,
+        online: bool = True,
         steps: int = 1,
         reset_every: int | None = 1,
         predict: str = "after",
@@ -57,7 +59,8 @@ class StepAdaptor(LearningAdaptor):
         check_choice("predict", predict, ("after", "before"))
         self._norm = norm
         self._objective = objective
-        self._optimizer = None if optimizer is None else KeptOptimizer(optimizer)
+        kept = KeptOptimizer if online else MomentumAlone
+        self._optimizer = None if optimizer is None else kept(optimizer)
         self._steps = steps if objective is not None and optimizer is not None else 0
         self._predict_after = predict == "after"
         self._learns: Learns = learns if self._steps else "nothing"

@@ -12,7 +12,7 @@ from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.norms.mixed import MixedNorm
 from domainadaptor.norms.moments import VARIANCES, Variance
-from domainadaptor.options import check_choice, check_count, check_number
+from domainadaptor.options import check_choice, check_count, check_flag, check_number
 
 __all__ = ["tent"]
 
@@ -26,6 +26,7 @@ def tent(
     optimizer: str = "adam",
     momentum: float = 0.9,
     steps: int = 1,
+    online: bool = True,
     reset_every: int | None = None,
     predict: str = "before",
     m: float = 1.0,
@@ -46,6 +47,8 @@ def tent(
         optimizer: "adam" as its authors on CIFAR, or "sgd" as on ImageNet.
         momentum: Of "sgd"; Adam's first.
         steps: How many steps each batch gets.
+        online: Whether scales and shifts are remembered; False: each batch starts from the source's, and only the
+            optimizer's momentum is remembered ("without online" of the DomainAdaptor paper).
         reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
         predict: "before" the step as its authors, or "after" it with one more pass (the paper's protocol).
         m: The weight of the new batch in running statistics: 1 is the batch alone, 0 the source's.
@@ -68,6 +71,7 @@ def tent(
         optimizer=optimizer,
         momentum=momentum,
         steps=steps,
+        online=online,
         reset_every=reset_every,
         predict=predict,
         m=m,
@@ -91,6 +95,7 @@ def descend(
     variance: Variance,
     threshold: float | None,
     adapt_from: str | float = 0.0,
+    online: bool = True,
     skip: tuple[str, ...] = (),
 ) -> Adaptor:
     """Tent with another objective: batch statistics, and steps on the scales and shifts but of layers to skip."""
@@ -98,11 +103,13 @@ def descend(
     check_number("m", m, low=0, high=1)
     check_count("steps", steps, low=1)
     check_threshold(threshold)
+    check_flag("online", online)
     return StepAdaptor(
         network,
         norm=partial(MixedNorm, alpha=1.0 - m, fold=False, variance=variance, running=m < 1),
         objective=of_confident(objective, threshold),
         optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
+        online=online,
         steps=steps,
         reset_every=reset_every,
         predict=predict,
