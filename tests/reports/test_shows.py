@@ -115,11 +115,13 @@ def test_segments_are_told_in_order(made):
     planned = table("t", [{"label": "Tent", "cells": {"PACS": [r["id"] for r in records]}}], ["PACS"], show="segments")
     found = show(asked(made, planned))
     (grid,) = found.grids
-    assert list(grid.columns) == DOMAINS
+    assert list(grid.columns) == [*DOMAINS, "all"]
     values = [100 * r["scores"]["photo"]["right"] / 40 for r in records]
     assert texts(grid)["Tent"]["photo"] == f"{np.mean(values):.1f} ± {np.std(values):.1f}"
     plain = [100 * r["scores"]["photo"]["source_right"] / 40 for r in records]
     assert texts(grid)["untouched network"]["photo"] == f"{np.mean(plain):.1f} ± {np.std(plain):.1f}"
+    whole = [100 * sum(s["right"] for s in r["scores"].values()) / (40 * len(DOMAINS)) for r in records]
+    assert texts(grid)["Tent"]["all"] == f"{np.mean(whole):.1f} ± {np.std(whole):.1f}"
 
 
 def test_distances_have_a_line_each_and_the_papers_mean(made):
@@ -156,6 +158,24 @@ def test_variance_norms_and_losses(made):
     planned = table("t", [{"label": "losses", "cells": {"all": [losses]}}], ["all"], show="loss-curves")
     told = texts(show(asked(made, planned)).grids[0])["entropy"]
     assert (told["loss at 0.5"], told["gradient at 0.9"]) == ("0.600", "−2.500")
+
+
+def test_losses_of_all_columns_count_and_temperature_is_drawn(made):
+    cells = {}
+    for domain, height, images in (("sketch", 1.0, 1), ("photo", 3.0, 3)):
+        curve = {"label": "EM", "confidence": [0.5, 1.0], "loss": [height, 0.0], "gradient": [height, 0.0]}
+        heat = {"tau": 2.0 * images, "images": images, "plain": [1.0, 0.0], "scaled": [0.5 + 0.1 * images, 0.2]}
+        cells[domain] = [made.measurement("loss-curves", {"curves": [curve], "temperature": heat}, domain)]
+    planned = table("t", [{"label": "all", "cells": cells}], ["sketch", "photo"], show="loss-curves")
+    found = show(asked(made, planned))
+    assert texts(found.grids[0])["EM"]["loss at 0.5"] == "2.000"
+    curves, softened = found.figures
+    assert "mean over sketch, photo" in curves.caption
+    assert "over 4 images" in softened.caption
+    assert "divided by 5.0" in softened.caption
+    assert [figure.name for figure in found.figures] == ["x", "x-temperature"]
+    panel = softened.draw().axes[0]
+    assert [round(bar.get_height(), 3) for bar in panel.patches] == [1.0, 0.0, 0.75, 0.2]
 
 
 def test_the_axis_is_the_setting_that_columns_are_named_after(made):

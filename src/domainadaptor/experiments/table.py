@@ -29,6 +29,9 @@ class Row:
     measure: str = ""
 
 
+_WITHOUT_IMAGES = ("statistics-variance", "classifier-norms")  # measures of the network and its training alone
+
+
 @dataclass(frozen=True)
 class TableSpec:
     """One table: rows, columns, and what its cells share."""
@@ -62,6 +65,8 @@ class TableSpec:
 
     def sample(self) -> str:
         """In words: how many images, seeds, and in which batches."""
+        if all((row.measure or self.measure) in _WITHOUT_IMAGES for row in self.rows):
+            return f"no test images: read off the trained networks, {len(self.seeds)} of each target"
         images = "full test sets" if self.images is None else f"{self.images} seeded images a domain"
         seeds = f"{len(self.seeds)} seeds" if len(self.seeds) > 1 else "one seed"
         batches = "" if self.sweep and self.sweep[0] == "batch_size" else f", batches of {self.batch_size}"

@@ -23,6 +23,7 @@ def origin(ask: Ask) -> Origin:
     """Everything that the records of a table say about themselves."""
     records = ask.all_records()
     runs = [record["run"] for record in records]
+    counted = sum(sum(record.get("images", {}).values()) for record in records)
     facts = [
         ("sample", ask.table.sample),
         ("data", _all(_data(run) for run in runs)),
@@ -32,7 +33,7 @@ def origin(ask: Ask) -> Origin:
         ("images of a domain", _all(_limit(run) for run in runs)),
         ("seeds", _all(run.get("seed") for run in runs)),
         ("orders of the images", _all(run.get("order") for run in runs)),
-        ("images counted", f"{sum(sum(r.get('images', {}).values()) for r in records):,}" if records else ""),
+        ("images counted", f"{counted:,}" if counted else ""),  # measurements count none
         ("packages", _all(_packages(record) for record in records)),
         ("machine", _all(_machine(record) for record in records)),
         ("finished", _span(sorted(str(record["finished"]) for record in records if record.get("finished")))),

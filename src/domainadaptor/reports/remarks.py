@@ -113,9 +113,11 @@ def _other_network(ask: Ask, records: Sequence[Record]) -> Iterator[str]:
         if (c := record["run"].get("checkpoint", {})).get("network")
     )
     if paper and used and not all(name.startswith(f"{paper.backbone.partition(' ')[0]} at 224") for name in used):
+        measured = any("values" in record for record in records)
+        compare = "how the columns differ" if measured else "the order of methods and their gains"
         yield (
             f"The paper's numbers are of {paper.backbone} on images of 224x224, ours of {_some(list(used))}: "
-            "compare the order of methods and their gains, not the values."
+            f"compare {compare}, not the values."
         )
 
 

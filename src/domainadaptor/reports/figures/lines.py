@@ -23,6 +23,7 @@ class Walk:
     group: str
     segments: Sequence[str]
     values: Sequence[Spread | None]
+    overall: Spread | None = None  # over all segments' images
     fresh: tuple[int, ...] = ()  # segments before which everything was forgotten
     reference: bool = False
 

@@ -1,4 +1,4 @@
-"""Losses and gradients by confidence."""
+"""Losses and gradients by confidence, and probabilities under a temperature."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from domainadaptor.reports.figures.canvas import canvas, look
+from domainadaptor.reports.figures.canvas import BLUE, ORANGE, canvas, look
+
+_RANKS = 10  # classes that are shown
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,37 @@ class Curve:
     confidence: "np.ndarray[Any, Any]"
     loss: "np.ndarray[Any, Any]"
     gradient: "np.ndarray[Any, Any]"
+
+
+@dataclass(frozen=True)
+class Softened:
+    """Mean probabilities of sure predictions, the likeliest class first, before and after a temperature."""
+
+    plain: "np.ndarray[Any, Any]"
+    scaled: "np.ndarray[Any, Any]"
+    tau: float
+    images: int
+
+
+def draw_softened(found: Softened) -> Any:
+    """Two bars a rank."""
+    shown = min(len(found.plain), _RANKS)
+    figure = canvas(8.5, 3.8)
+    panel = figure.subplots()
+    for shift, values, label, color in (
+        (-0.2, found.plain, "as predicted", BLUE),
+        (0.2, found.scaled, f"logits divided by {found.tau:.1f}", ORANGE),
+    ):
+        places = [rank + shift for rank in range(shown)]
+        bars = panel.bar(places, values[:shown], 0.38, label=label, color=color)
+        panel.bar_label(bars, [f"{value:.2f}" for value in values[:shown]], fontsize=9.5, padding=2)
+    panel.set_xticks(range(shown), ["likeliest", *(f"{rank}." for rank in range(2, shown + 1))])
+    panel.set_xlabel("classes by their probability")
+    panel.set_ylabel("mean probability")
+    panel.set_ylim(0, 1.12)
+    panel.grid(axis="x", visible=False)
+    panel.legend(loc="upper right")
+    return figure
 
 
 def draw_losses(curves: Sequence[Curve]) -> Any:

@@ -1,27 +1,24 @@
-"""Losses and their gradients by the confidence of a prediction."""
+"""Losses and their gradients by the confidence of a prediction, and what temperature makes of sure ones."""
 
 from functools import partial
 
 import numpy as np
 
-from domainadaptor.reports.figures.losses import Curve, draw_losses
+from domainadaptor.reports.cells import Record
+from domainadaptor.reports.figures.losses import Curve, Softened, draw_losses, draw_softened
 from domainadaptor.reports.grid import Entry, Fact, Grid, Line, number
 from domainadaptor.reports.shows.shown import Ask, Figure, Shown
 
 _AT = (0.5, 0.9, 0.99)  # confidences of the table
+_BINS = 20  # of confidence, in which the columns' curves are averaged
 
 
 def show(ask: Ask) -> Shown:
-    """Both as plots, and a few values as a table."""
-    curves: dict[str, Curve] = {}
-    for record in ask.all_records():
-        for entry in record["values"]["curves"]:
-            curves.setdefault(
-                entry["label"], Curve(entry["label"], *(_array(entry, n) for n in ("confidence", "loss", "gradient")))
-            )
-    if not curves:
+    """All as plots, and a few values as a table; curves are means over the columns."""
+    records = ask.all_records()
+    found = _curves(records)
+    if not found:
         return Shown(gaps=ask.gaps())
-    found = list(curves.values())
     columns = tuple(f"{what} at {at}" for what in ("loss", "gradient") for at in _AT)
     lines = [Line(curve.label, tuple(Entry(number(value, 3)) for value in _values(curve))) for curve in found]
     facts = [
@@ -29,14 +26,54 @@ def show(ask: Ask) -> Shown:
         for curve in found
         for column, value in zip(columns, _values(curve), strict=True)
     ]
-    caption = f"{ask.table.title}: left the shape of the loss, right its gradient, by the confidence of the prediction."
+    over = f", mean over {', '.join(ask.table.columns)}" if len(ask.table.columns) > 1 else ""
+    caption = (
+        f"{ask.table.title}: left the shape of the loss, right its gradient, by the confidence of the prediction{over}."
+    )
+    figures = [Figure(ask.name, caption, partial(draw_losses, found))]
+    if softened := _softened(records):
+        caption = (
+            f"{ask.table.title}: mean probability of the likeliest class, the second and so on, over {softened.images} "
+            f"images with a confidence above 0.9, as predicted and with logits divided by {softened.tau:.1f}, the mean "
+            "temperature."
+        )
+        figures.append(Figure(f"{ask.name}-temperature", caption, partial(draw_softened, softened)))
     return Shown(
-        (Grid("loss", columns, tuple(lines), "Between measured confidences, a straight line."),),
+        (Grid("loss", columns, tuple(lines), f"Between measured confidences, a straight line{over}."),),
         (),
-        (Figure(ask.name, caption, partial(draw_losses, found)),),
+        tuple(figures),
         tuple(facts),
         ask.gaps(),
     )
+
+
+def _curves(records: list[Record]) -> list[Curve]:
+    """A curve for each loss: its points of all records, averaged where their confidences are near each other."""
+    entries: dict[str, list[dict[str, list[float]]]] = {}
+    for record in records:
+        for entry in record["values"]["curves"]:
+            entries.setdefault(entry["label"], []).append(entry)
+    found = []
+    for label, own in entries.items():
+        confidence, *lines = (np.concatenate([_array(e, n) for e in own]) for n in ("confidence", "loss", "gradient"))
+        bins = np.clip((confidence * _BINS).astype(int), 0, _BINS - 1)
+        there = np.unique(bins)
+        means = [
+            np.array([line[bins == at].mean() for at in there]) if len(line) == len(bins) else np.array([])
+            for line in (confidence, *lines)
+        ]
+        found.append(Curve(label, *means))
+    return found
+
+
+def _softened(records: list[Record]) -> Softened | None:
+    own = [record["values"]["temperature"] for record in records if record["values"].get("temperature")]
+    own = [entry for entry in own if entry["images"]]
+    if not own:
+        return None
+    weights = [entry["images"] for entry in own]
+    plain, scaled = (np.average([entry[name] for entry in own], 0, weights) for name in ("plain", "scaled"))
+    return Softened(plain, scaled, float(np.average([entry["tau"] for entry in own], 0, weights)), sum(weights))
 
 
 def _array(entry: dict[str, list[float]], name: str) -> "np.ndarray":

@@ -23,16 +23,16 @@ def show(ask: Ask) -> Shown:
         lines = [
             Line(
                 walk.label,
-                tuple(Entry(with_deviation(_at(walk.values, at))) for at in range(len(segments))),
+                tuple(Entry(with_deviation(found)) for found in _row(walk, len(segments))),
                 walk.group,
             )
             for walk in walks
         ]
-        for at in range(len(segments)):
-            found = [_at(walk.values, at) for walk in walks]
-            lines = embolden(lines, at, [entry.mean if entry else None for entry in found])
+        for at in range(len(segments) + 1):
+            column_of = [_row(walk, len(segments))[at] for walk in walks]
+            lines = embolden(lines, at, [entry.mean if entry else None for entry in column_of])
         caption = f"{column}: accuracy in percent, segment by segment" if len(ask.table.columns) > 1 else ""
-        grids.append(Grid(ask.table.corner, tuple(segments), tuple(lines), caption))
+        grids.append(Grid(ask.table.corner, (*segments, "all"), tuple(lines), caption))
         facts += [
             Fact(
                 walk.label,
@@ -46,6 +46,11 @@ def show(ask: Ask) -> Shown:
             for walk in walks
             for at, (segment, value) in enumerate(zip(walk.segments, walk.values, strict=True))
             if value
+        ]
+        facts += [
+            Fact(walk.label, f"{column}: all", "accuracy, %", all_of.mean, all_of.deviation, all_of.seeds, walk.group)
+            for walk in walks
+            if (all_of := walk.overall)
         ]
         name = ask.name if number == 0 else f"{ask.name}-{number + 1}"
         title = f"{ask.table.title}: accuracy from segment to segment, {column}; grey is the untouched network."
@@ -64,9 +69,10 @@ def _walks(ask: Ask, column: str) -> list[Walk]:
             continue
         names = [segment["name"] for segment in runs[0]]
         fresh = tuple(at for at, segment in enumerate(runs[0]) if at and segment.get("fresh"))
-        walks.append(Walk(row.label, row.group, names, _values(runs, "right"), fresh))
+        walks.append(Walk(row.label, row.group, names, _values(runs, "right"), _overall(runs, "right"), fresh))
         if untouched is None:
-            untouched = Walk(_UNTOUCHED, "", names, _values(runs, "source_right"), fresh, reference=True)
+            overall = _overall(runs, "source_right")
+            untouched = Walk(_UNTOUCHED, "", names, _values(runs, "source_right"), overall, fresh, reference=True)
     plain = {record["run"].get("method") for row in ask.table.rows for record in ask.records(row)}
     return walks if untouched is None or "source" in plain else [untouched, *walks]
 
@@ -79,5 +85,11 @@ def _values(runs: Sequence[Sequence[Record]], count: str) -> list[Spread | None]
     ]
 
 
-def _at(values: Sequence[Spread | None], at: int) -> Spread | None:
-    return values[at] if at < len(values) else None
+def _overall(runs: Sequence[Sequence[Record]], count: str) -> Spread | None:
+    totals = [(sum(segment[count] for segment in run), sum(segment["images"] for segment in run)) for run in runs]
+    return spread([100 * right / images for right, images in totals if images])
+
+
+def _row(walk: Walk, segments: int) -> list[Spread | None]:
+    """A value for each segment, none for those that the walk has not, and the one over all."""
+    return [*walk.values, *[None] * (segments - len(walk.values)), walk.overall]
