@@ -1,7 +1,8 @@
-"""`domainadaptor data`: which data sets there are, and what is in one."""
+"""`domainadaptor data`: which data sets there are, what is in one, and how fast it loads."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from domainadaptor.data.domains import DomainDataset
 from domainadaptor.data.open import data_options, datasets, open_dataset
 from domainadaptor.errors import BadOption
 
-app = typer.Typer(name="data", help="List data sets, or look at one.", no_args_is_help=True)
+app = typer.Typer(name="data", help="List data sets, look at one, or time its loading.", no_args_is_help=True)
 
 _WIDEST = 24  # letters of a name in a line
 _SHOWN = 10  # skipped files, until the rest is a number
@@ -69,6 +70,33 @@ def describe(
             _say(f"Contact sheet with {sheet.shows}: {output}")
     if unreadable:
         raise typer.Exit(Exit.SOME_SKIPPED)
+
+
+@app.command()
+def speed(
+    dataset: Annotated[str, typer.Argument(help="pacs, vlcs, office-home, digits, folders …: see `data list`.")],
+    network: Annotated[str, typer.Option(help="Whose plain inference the loading is compared with.")] = "resnet18",
+    size: Annotated[int | None, typer.Option(min=1, help="Side of the images; the network's own otherwise.")] = None,
+    domain: Annotated[str | None, typer.Option(help="The domain that is loaded; the first otherwise.")] = None,
+    root: Root = None,
+    data_option: DataOptions = None,
+    as_json: Json = False,
+) -> None:
+    """Measure how many images of a domain are loaded a second, and how many the network predicts."""
+    from domainadaptor.bench.loading import loading_rates
+    from domainadaptor.networks.zoo import blueprint
+
+    side = size or blueprint(network).preprocessing.size
+    opened = open_dataset(dataset, root, **parse_data_options(data_option))
+    name = domain or next(iter(opened.domains))
+    rates = loading_rates(opened.domain(name), network, side)
+    if as_json:
+        print_json([asdict(rate) for rate in rates])
+        return
+    table = Table("", "images a second", "times plain", title=f"{opened.name}, {name}, at {side}x{side}")
+    for rate in rates:
+        table.add_row(rate.way, f"{rate.images_per_second:,.0f}", f"{rate.times_plain:.1f}")
+    out.print(table)
 
 
 def _look(dataset: DomainDataset, decode: bool) -> dict[str, str]:

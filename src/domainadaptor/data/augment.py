@@ -13,6 +13,11 @@ _JITTER = 0.4  # of brightness, contrast, saturation and hue
 _GRAY = (0.2989, 0.587, 0.114)
 
 
+def before_cropping(size: int) -> int:
+    """The side of training images before they are cropped to the network's: 256 for 224."""
+    return round(size * 8 / 7)
+
+
 def augment(images: Tensor, size: int, generator: torch.Generator) -> Tensor:
     """Random resized crops of 0.8 to 1 of the area, flips and color jitter 0.4, each image by its own draw.
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import domainadaptor
+from domainadaptor.data.augment import before_cropping
 from domainadaptor.data.domains import DomainDataset, Part
 from domainadaptor.data.loaders import DomainBatch, TrainingBatches, images_each, ordered_batches
 from domainadaptor.data.pictures import Pictures, Progress
@@ -40,7 +41,6 @@ from domainadaptor.training.recipe import WEIGHTS, Recipe
 from domainadaptor.training.selection import make_selection
 
 _IN_THE_LOG = ("validation", "statistics_variance")  # of every epoch; the record has the last
-_LARGER = 8 / 7  # the side of training images before they are cropped, to the network's: 256 / 224
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _train(
     workers.start_alike(algorithm)
     torch.backends.cudnn.deterministic = True  # the same command ends with the same weights, on a GPU too
     _try_a_step(algorithm, recipe, place.device)
-    larger = squashed(round(recipe.size * _LARGER))
+    larger = squashed(before_cropping(recipe.size))
     sources = [_pictures(dataset, source, larger, place, watcher) for source in recipe.sources]
     training = TrainingBatches(
         sources,
