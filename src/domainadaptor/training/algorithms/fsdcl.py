@@ -115,7 +115,7 @@ def fsdcl(
     stage: str = "layer2",
     consistency: float = 12.0,
     contrast: float = 0.3,
-    spread: float = 10.0,
+    spread: float = 1.0,
     sharpness: float = 0.5,
     temperature: float = 0.15,
 ) -> Algorithm:
@@ -129,7 +129,8 @@ def fsdcl(
         stage: The part of the network whose map is stylized.
         consistency: Weight of the agreement with the stylized pass.
         contrast: Weight of the contrastive loss.
-        spread: How wide styles are drawn, in deviations over channels.
+        spread: How wide styles are drawn, in deviations over channels. Its authors write 10, but of deviations that their
+            program takes over images by a slip, and that are about a tenth; 10 of these end in the same answer for all.
         sharpness: Temperature of the plain answer that the stylized one must agree with.
         temperature: Of the contrastive loss.
     """
