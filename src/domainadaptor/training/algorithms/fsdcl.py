@@ -129,8 +129,8 @@ def fsdcl(
         stage: The part of the network whose map is stylized.
         consistency: Weight of the agreement with the stylized pass.
         contrast: Weight of the contrastive loss.
-        spread: How wide styles are drawn, in deviations over channels. Its authors write 10, but of deviations that their
-            program takes over images by a slip, and that are about a tenth; 10 of these end in the same answer for all.
+        spread: How wide styles are drawn, in deviations over channels. Its authors write 10, but of deviations that
+            their program takes over images by a slip (a tenth to a half of these); 10 of these end in one answer.
         sharpness: Temperature of the plain answer that the stylized one must agree with.
         temperature: Of the contrastive loss.
     """
