@@ -36,7 +36,7 @@ class Stated:
     also: dict[str, float] = field(default_factory=dict)  # of a task, or of a method that it was trained for
 
 
-# In comments: source validation and what else is stated, for seeds 0 and 1, and seconds of one core.
+# In comments: source validation and what else is stated, for seed 0 (and 1), and seconds of one core.
 STATED = {
     # 89.7, 90.9; 35 s
     "erm": Stated(85.0, {"epochs": 4, "lr": 0.05}),
@@ -52,9 +52,9 @@ STATED = {
     "erm, iabn": Stated(90.0, {"epochs": 4, "lr": 0.05, "norm": "iabn"}, {"note": 90.0}),
     # 91.1, 91.0; 35 s
     "mldg": Stated(86.0, {"epochs": 3, "lr": 0.05, "algorithm": "mldg"}),
-    # 79.7, 80.7; 60 s
+    # 82.3; 60 s
     "fsdcl": Stated(74.0, {"epochs": 4, "lr": 0.02, "algorithm": "fsdcl"}),
-    # 94.6, 96.2; 58 s
+    # 94.6; 58 s
     "mvrml": Stated(
         90.0,
         {
@@ -65,9 +65,9 @@ STATED = {
             "options": {"outer_lr": 1.0, "trajectories": 2},
         },
     ),
-    # 73.6, 80.1; adapted by its learned loss 88.3, 89.5; 106 s
+    # 73.6; adapted by its learned loss 88.3; 106 s
     "arm": Stated(60.0, {"epochs": 3, "lr": 0.05, "algorithm": "arm"}, {"arm": 84.0}),
-    # 85.6, 68.7; adapted by batch statistics 93.1, 92.7; 36 s
+    # 83.9; adapted by batch statistics 92.7; 36 s
     "arm, bn": Stated(
         55.0, {"epochs": 4, "lr": 0.05, "algorithm": "arm", "options": {"variant": "bn"}}, {"adabn": 88.0}
     ),
