@@ -43,7 +43,7 @@ MAY_IMPORT = {
     },
     "prediction": {"errors", "files", "adaptation", "data"},
     "reports": {"errors", "options", "files"},
-    "bench": {"errors", "phases", "memory", "adaptation", "networks", "domainadaptor"},
+    "bench": {"errors", "phases", "memory", "adaptation", "data", "networks", "domainadaptor"},
     "stress": {"errors", "options", "adaptation", "data", "domainadaptor"},
     "demo": {"errors", "data", "domainadaptor"},
     "cli": {

@@ -231,7 +231,8 @@ def test_a_checkpoint_without_the_head_says_how_to_train_one(program, folder, tm
         (("resnet18", "--weights", "pretrained", "--root", "."), "no published weights of torchvision:resnet18 at"),
     ],
 )
-def test_wrong_combinations_are_explained(program, folder, checkpoint, tmp_path, arguments, hint):
+def test_wrong_combinations_are_explained(program, folder, checkpoint, tmp_path, monkeypatch, arguments, hint):
+    monkeypatch.delenv("DOMAINADAPTOR_DATA", raising=False)
     checkpoint()
     done = program("predict", *arguments, folder)
     assert done.returncode == 1

@@ -111,7 +111,8 @@ def test_mistakes_are_explained(program, root, arguments, hint):
     assert "Traceback" not in done.stderr
 
 
-def test_missing_published_weights_say_where_they_are_expected(program, root):
+def test_missing_published_weights_say_where_they_are_expected(program, root, monkeypatch):
+    monkeypatch.delenv("DOMAINADAPTOR_DATA", raising=False)
     done = program("train", "folders", "--root", root, "--network", "resnet18", "--size", "32", "--epochs", "1")
     assert done.returncode == 1
     assert "resnet18.safetensors" in done.stderr
