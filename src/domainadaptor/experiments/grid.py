@@ -197,7 +197,7 @@ def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
                     busy.append(name)
                     continue
                 there = store.read(name)
-                if there is not None and "failed" not in there and not outdated(there, cells[name]):
+                if _stands(there, cells[name]):
                     continue
                 # Another process has just tried it in vain.
                 if there is not None and "failed" in there and there != earlier[name]:
@@ -225,17 +225,19 @@ def kept(store: Store, name: str, cell: Cell, measure: Callable[[], dict[str, An
         with store.claim(name) as own:
             if own:
                 record = store.read(name)
-                if record is None or "failed" in record or outdated(record, cell):
+                if record is None or not _stands(record, cell):
                     record = measure()
                     store.write(record)
                 return record
         time.sleep(_AGAIN)
 
 
-def outdated(record: dict[str, Any], cell: Cell) -> bool:
-    """Whether an option that the cell leaves to its method had another default; new options do not count."""
-    now = defaults(cell)
-    return any(name in now and now[name] != value for name, value in record.get("defaults", {}).items())
+def _stands(record: dict[str, Any] | None, cell: Cell) -> bool:
+    """Whether there is a result, and no option that the cell leaves to its method had another default."""
+    if record is None or "failed" in record:
+        return False
+    now = defaults(cell)  # an option that is new since then does not count
+    return all(name not in now or now[name] == value for name, value in record.get("defaults", {}).items())
 
 
 def _attempt(cell: Cell, name: str, workshop: Workshop, watcher: Watcher) -> dict[str, Any]:

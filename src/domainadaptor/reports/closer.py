@@ -20,7 +20,7 @@ NO_IMAGES = (
     "The images themselves are not on this machine, so those whose answer changed are not shown: "
     "`domainadaptor report --root FOLDER` with the folder that holds the data shows them."
 )
-_SHOWN = 18  # images
+_SHOWN = 12  # images
 
 
 def best_row(ask: Ask) -> RowPlan | None:

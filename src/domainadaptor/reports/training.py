@@ -66,10 +66,11 @@ def read_records(folder: Path, damaged: dict[str, str]) -> list[Record]:
 
 
 def rows(records: Sequence[Record]) -> list[Row]:
-    """One row for each way of training, in the order in which they first come."""
+    """One row for each way of training, in the order in which they first come; plain ERM, the measure of all, first."""
     grouped: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
         grouped.setdefault((_setting(record), _how(record), _rest(record)), []).append(record)
+    grouped = dict(sorted(grouped.items(), key=lambda entry: entry[0][1] != "ERM"))
     names = [(setting, how) for setting, how, _ in grouped]
     built = []
     for (setting, how, _), found in grouped.items():
