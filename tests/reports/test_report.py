@@ -203,7 +203,7 @@ def test_the_closer_look_is_at_the_best_method_once(tmp_path):
     captions = [[f.caption for s in chapter.sections for f in s.figures] for chapter in found.chapters]
     assert [caption.partition(":")[0] for caption in captions[0]] == ["best", "best"]
     assert captions[1] == []
-    assert len(asked) == len(set(asked)) == 18
+    assert len(asked) == len(set(asked)) == 12
     assert {domain for domain, _ in asked} == set(DOMAINS)
 
 
