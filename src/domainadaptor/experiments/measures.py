@@ -161,3 +161,4 @@ MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "classifier-norms": classifier_norms,
     "loss-curves": loss_curves,
 }
+WITHOUT_IMAGES = ("statistics-variance", "classifier-norms")  # read off the network and its training alone

@@ -8,6 +8,7 @@ from typing import Any
 import domainadaptor
 from domainadaptor.evaluation.protocols import protocol_options
 from domainadaptor.experiments.cell import Cell
+from domainadaptor.experiments.measures import WITHOUT_IMAGES
 from domainadaptor.experiments.networks import Located, Networks
 
 Locate = Callable[[str, str | None, int], Located]
@@ -27,9 +28,6 @@ class Row:
     paper: str | Mapping[str, str] | None = None  # what the paper's numbers call it, or the one number that it is
     group: str = ""
     measure: str = ""
-
-
-_WITHOUT_IMAGES = ("statistics-variance", "classifier-norms")  # measures of the network and its training alone
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class TableSpec:
 
     def sample(self) -> str:
         """In words: how many images, seeds, and in which batches."""
-        if all((row.measure or self.measure) in _WITHOUT_IMAGES for row in self.rows):
+        if all((row.measure or self.measure) in WITHOUT_IMAGES for row in self.rows):
             return f"no test images: read off the trained networks, {len(self.seeds)} of each target"
         images = "full test sets" if self.images is None else f"{self.images} seeded images a domain"
         seeds = f"{len(self.seeds)} seeds" if len(self.seeds) > 1 else "one seed"

@@ -1,11 +1,8 @@
 """One HTML page with every table and figure: no scripts, nothing from elsewhere, readable offline."""
 
-import io
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
-
-from PIL import Image
 
 from domainadaptor.reports.figures.canvas import Drawn
 from domainadaptor.reports.grid import Entry, Grid, Line
@@ -13,7 +10,6 @@ from domainadaptor.reports.sections import Chapter, Section, gap_lines
 from domainadaptor.reports.training import MINUTES, TrainingTable
 from domainadaptor.reports.writers.html import escape, inline, prose, table
 
-_LARGE = 400_000  # bytes
 HOW_TO_READ = (
     "Numbers are accuracies in percent unless a table says otherwise, mean ± standard deviation over seeds, computed "
     "from counts of right answers. The best of a column is **bold**. “Untouched” is the network as it was trained; the "
@@ -168,20 +164,9 @@ def _training(training: Sequence[TrainingTable], figures: Mapping[str, Drawn]) -
 def _figure(name: str, caption: str, figures: Mapping[str, Drawn]) -> str:
     if name not in figures:
         return ""
-    kind, content = _embedded(figures[name].png)
-    source = f"data:image/{kind};base64,{b64encode(content).decode()}"
+    source = f"data:image/png;base64,{b64encode(figures[name].png).decode()}"
     said = escape(caption)
     return f'<figure><img alt="{said}" src="{source}"><figcaption>{said}</figcaption></figure>'
-
-
-def _embedded(png: bytes) -> tuple[str, bytes]:
-    """The picture itself, or as JPEG where photographs make it large."""
-    if len(png) <= _LARGE:
-        return "png", png
-    smaller = io.BytesIO()
-    with Image.open(io.BytesIO(png)) as picture:
-        picture.convert("RGB").save(smaller, format="JPEG", quality=88)
-    return "jpeg", smaller.getvalue()
 
 
 def _anchor(section: Section) -> str:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+from PIL import Image
+
 from domainadaptor.errors import BadFile
 
 # Okabe and Ito's colors; yellow last, since it is faint on white.
@@ -17,6 +19,7 @@ COLORS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, YELLOW)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (6, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 GREY = "#767676"
+_LARGE = 400_000  # bytes
 NEEDED = "figures are drawn with matplotlib: pip install 'domainadaptor[report]'"
 
 _STYLE = {
@@ -60,7 +63,17 @@ def drawn(draw: Callable[[], Any]) -> Drawn:
         png, svg = io.BytesIO(), io.BytesIO()
         figure.savefig(png, format="png", dpi=140, metadata={"Software": None})
         figure.savefig(svg, format="svg", metadata={"Date": None})
-    return Drawn(png.getvalue(), svg.getvalue())
+    return Drawn(lighter(png.getvalue()), svg.getvalue())
+
+
+def lighter(png: bytes) -> bytes:
+    """The same picture in 256 colors where photographs make it large."""
+    if len(png) <= _LARGE:
+        return png
+    smaller = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as picture:
+        picture.convert("RGB").quantize(256).save(smaller, format="PNG", optimize=True)
+    return smaller.getvalue()
 
 
 def canvas(width: float, height: float) -> Any:
