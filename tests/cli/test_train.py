@@ -100,6 +100,7 @@ def test_networks_of_other_kinds_are_rebuilt(program, root, tmp_path):
         (["folders", "--algorithm", "irm"], "did you mean 'erm'"),
         (["folders", "--network", "resnet19"], "unknown network"),
         (["folders", "--option", "beta=2"], "has no option 'beta'"),
+        (["folders", "--select", "swad", "--select-option", "ration=1"], "did you mean 'ratio'"),
         (["folders", "--task", "jigsw"], "did you mean 'jigsaw'"),
         (["pacs"], "art_painting"),
     ],

@@ -43,7 +43,8 @@ def test_every_algorithm_has_a_sentence():
 @pytest.mark.parametrize(
     "change",
     [{"seed": 1}, {"lr": 2e-3}, {"sources": ("photo",)}, {"algorithm": "mldg"}, {"options": {"tasks": ("jigsaw",)}},
-     {"select": "swad"}, {"norm": "iabn"}, {"weights": "none"}, {"head_bias": True}],
+     {"select": "swad"}, {"select_options": {"checks_per_epoch": 2}}, {"norm": "iabn"}, {"weights": "none"},
+     {"head_bias": True}],
 )  # fmt: skip
 def test_whatever_differs_makes_another_run(change):
     assert replace(BASE, **change).id() != BASE.id()
@@ -55,6 +56,9 @@ def test_whatever_differs_makes_another_run(change):
         ({"algorithm": "mldq"}, "mldg"),
         ({"options": {"task": ("jigsaw",)}}, "tasks"),
         ({"select": "bst"}, "best"),
+        ({"select": "swad", "select_options": {"ration": 0.2}}, "did you mean 'ratio'"),
+        ({"select": "swad", "select_options": {"ratio": -1.0}}, "at least 0"),
+        ({"select": "last", "select_options": {"ratio": 0.2}}, "last has no option 'ratio'"),
         ({"norm": "ibn"}, "iabn"),
         ({"lr": 0.0}, "above 0"),
         ({"epochs": 0}, "at least 1"),

@@ -52,18 +52,22 @@ def feed(selection, losses, weights, module):
         selection.after_check(module, Check(step, 0.0, loss))
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_swad_is_the_literal_rule(seed):
+@pytest.mark.parametrize("rule", [(3, 6, 0.3), (1, 1, 0.0), (5, 2, 0.1)])
+@pytest.mark.parametrize("seed", range(40))
+def test_swad_is_the_literal_rule(seed, rule):
     rng = random.Random(seed)
     count = rng.randint(1, 25)
     # A valley with noise: falls, then rises, more or less steeply.
     bottom, slope = rng.randint(0, count), rng.choice([0.02, 0.2, 1.0])
     losses = [1 + slope * abs(at - bottom) + 0.3 * rng.random() for at in range(count)]
     weights = [[rng.gauss(0, 1) for _ in range(rng.randint(1, 5))] for _ in losses]
-    selection, module = Swad(3, 6, 0.3), OneNumber()
+    selection, module = (
+        make_selection("swad", dict(zip(("converge", "tolerance", "ratio"), rule, strict=True))),
+        OneNumber(),
+    )
     feed(selection, losses, weights, module)
     state, _ = selection.chosen()
-    expected = literal_swad(losses, weights, 3, 6, 0.3)
+    expected = literal_swad(losses, weights, *rule)
     last = expected is None
     mean = weights[-1][-1] if last else sum(expected) / len(expected)
     assert float(state["weight"]) == pytest.approx(mean, rel=1e-9)

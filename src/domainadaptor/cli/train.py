@@ -38,6 +38,9 @@ def train(
     ] = None,
     task: Annotated[list[str] | None, typer.Option(help="A task beside ERM: rotation, jigsaw.")] = None,
     select: Annotated[str, typer.Option(help="Which weights to keep: best, last or swad.")] = "best",
+    select_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of it, as ratio=0.2 of swad.")
+    ] = None,
     norm: Annotated[str, typer.Option(help="batch, or iabn (for NOTE).")] = "batch",
     size: Annotated[int | None, typer.Option(min=1, help="Side of the images; the network's own otherwise.")] = None,
     epochs: Annotated[
@@ -78,6 +81,7 @@ def train(
         task=task or (),
         algorithm=algorithm,
         select=select,
+        select_option=parse_options(select_option or []),
         norm=norm,
         epochs=epochs,
         batch_size=batch_size,

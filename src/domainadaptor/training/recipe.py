@@ -17,7 +17,7 @@ from domainadaptor.files import digest_of
 from domainadaptor.networks.zoo import blueprint
 from domainadaptor.options import check_choice, check_count, check_names, check_number, suggestion
 from domainadaptor.training.algorithm import Algorithm, Settings
-from domainadaptor.training.selection import SELECTIONS
+from domainadaptor.training.selection import make_selection
 
 ALGORITHMS = "domainadaptor.training.algorithms"
 WEIGHTS = "checkpoint.safetensors"  # in the folder of a run
@@ -38,6 +38,7 @@ class Recipe:
     algorithm: str = "erm"
     options: dict[str, Any] = field(default_factory=dict)  # of the algorithm
     select: str = "best"
+    select_options: dict[str, Any] = field(default_factory=dict)
     norm: str = "batch"
     size: int = 224
     epochs: int = 30
@@ -53,7 +54,7 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_choice("select", self.select, SELECTIONS)
+        make_selection(self.select, self.select_options)
         check_choice("norm", self.norm, ("batch", "iabn"))
         check_choice("schedule", self.schedule, ("step", "cosine"))
         check_choice("precision", self.precision, ("float32", "bfloat16"))
@@ -108,6 +109,7 @@ def planned(
     size: int | None = None,
     option: Mapping[str, Any] | None = None,
     task: Sequence[str] = (),
+    select_option: Mapping[str, Any] | None = None,
     **others: Any,
 ) -> Recipe:
     """A recipe from what a user says, without source domains yet.
@@ -120,6 +122,7 @@ def planned(
         size: Side of the images; the network's own otherwise.
         option: Options of the algorithm.
         task: Tasks beside ERM.
+        select_option: Options of the way in which weights are chosen.
         **others: The recipe's own fields.
 
     Raises:
@@ -142,6 +145,7 @@ def planned(
         start=_digest(start, runs),
         size=size or plan.preprocessing.size,
         options=dict(option or {}) | ({"tasks": tuple(task)} if task else {}),
+        select_options=dict(select_option or {}),
         **others,
     )
 

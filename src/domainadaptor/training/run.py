@@ -147,7 +147,7 @@ def _train(
         algorithm,
         training,
         validation,
-        make_selection(recipe.select),
+        make_selection(recipe.select, recipe.select_options),
         plan,
         seed=recipe.seed,
         device=place.device,

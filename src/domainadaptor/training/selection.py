@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from domainadaptor.networks.statistics import reestimate
-from domainadaptor.options import check_choice
+from domainadaptor.options import check_choice, check_count, check_names, check_number
 
 State = dict[str, Tensor]
 
@@ -25,7 +25,9 @@ class Check(NamedTuple):
 class Selection(ABC):
     """Watches a run and keeps weights of it."""
 
-    checks_per_epoch = 1
+    def __init__(self, *, checks_per_epoch: int = 1) -> None:
+        check_count("checks_per_epoch", checks_per_epoch, low=1)
+        self.checks_per_epoch = checks_per_epoch
 
     def after_step(self, module: nn.Module) -> None:  # noqa: B027
         """Sees the weights after every step."""
@@ -54,6 +56,7 @@ class Last(Selection):
     """The weights after the last step."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._state: State = {}
         self._step = 0
 
@@ -77,7 +80,8 @@ class Last(Selection):
 class Best(Selection):
     """The weights with the highest accuracy on the source validation images; of equals, the earliest."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, checks_per_epoch: int = 1) -> None:
+        super().__init__(checks_per_epoch=checks_per_epoch)
         self._state: State = {}
         self._check = Check(0, -1.0, 0.0)
 
@@ -140,9 +144,11 @@ class Swad(Selection):
     weights. Running statistics belong to single steps, so they are estimated anew for the mean.
     """
 
-    checks_per_epoch = 4
-
-    def __init__(self, converge: int = 3, tolerance: int = 6, ratio: float = 0.3) -> None:
+    def __init__(self, *, converge: int = 3, tolerance: int = 6, ratio: float = 0.3, checks_per_epoch: int = 4) -> None:
+        super().__init__(checks_per_epoch=checks_per_epoch)
+        check_count("converge", converge, low=1)
+        check_count("tolerance", tolerance, low=1)
+        check_number("ratio", ratio, low=0)
         self.converge, self.tolerance, self.ratio = converge, tolerance, ratio
         self._current = _Average()
         self._recent: deque[_Segment] = deque(maxlen=converge)  # before the valley: what it may begin with
@@ -241,17 +247,18 @@ class Swad(Selection):
         self._last = state["last"]
 
 
-SELECTIONS = {"best": Best, "last": Last, "swad": Swad}
+SELECTIONS: dict[str, type[Selection]] = {"best": Best, "last": Last, "swad": Swad}
 
 
-def make_selection(name: str) -> Selection:
+def make_selection(name: str, options: Mapping[str, Any] | None = None) -> Selection:
     """The way of choosing weights of that name.
 
     Raises:
-        BadOption: There is none.
+        BadOption: There is none, or it has no such option.
     """
     check_choice("select", name, SELECTIONS)
-    return SELECTIONS[name]()
+    check_names(SELECTIONS[name], name, options or {})
+    return SELECTIONS[name](**(options or {}))
 
 
 def _parts(average: _Average) -> tuple[Any, ...]:
