@@ -102,9 +102,10 @@ class Folder:
             "commands": {domain: commands for domain, (_, commands) in cells.items()},
         }  # fmt: skip
 
-    def measurement(self, measure, values, domain="sketch", **more):
+    def measurement(self, measure, values, domain="sketch", sources=(), **more):
         run = {"dataset": "pacs", "data": "ab12cd34", "domains": [domain], "measure": measure, "options": {}, "seed": 0,
-               "checkpoint": {"name": "testbed", "network": "cifar:resnet20", "size": 64}}  # fmt: skip
+               "checkpoint": {"name": "testbed", "network": "cifar:resnet20", "size": 64, "sources": list(sources)}
+               }  # fmt: skip
         name = hashlib.sha256(json.dumps([run, values], sort_keys=True).encode()).hexdigest()[:16]
         return self.write(
             {

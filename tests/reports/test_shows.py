@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from domainadaptor.reports.grid import number, signed
 from domainadaptor.reports.records import read_results
 from domainadaptor.reports.remarks import remarks
 from domainadaptor.reports.shows import SHOWS, ask_for, show
@@ -70,7 +71,7 @@ def test_price_is_time_and_accuracy_over_all_columns(made):
     right = [100 * r["scores"][domain]["right"] / 40 for r, domain in zip(records, columns, strict=True)]
     told = texts(found.grids[0])
     assert list(told) == ["source", "adamixbn", "tent"]
-    assert told["adamixbn"] == {"times plain": f"{COST['adamixbn']:.2f}", "accuracy, %": f"{np.mean(right):.1f}"}
+    assert told["adamixbn"] == {"times plain": f"{COST['adamixbn']:.2f}", "accuracy, %": number(np.mean(right))}
     assert len(found.gaps) == 2
     panel = found.figures[0].draw().axes[0]
     assert [label.get_text() for label in panel.get_legend().get_texts()] == ["source", "adamixbn", "tent"]
@@ -117,9 +118,9 @@ def test_segments_are_told_in_order(made):
     (grid,) = found.grids
     assert list(grid.columns) == [*DOMAINS, "all"]
     values = [100 * r["scores"]["photo"]["right"] / 40 for r in records]
-    assert texts(grid)["Tent"]["photo"] == f"{np.mean(values):.1f} ± {np.std(values):.1f}"
+    assert texts(grid)["Tent"]["photo"] == f"{number(np.mean(values))} ± {number(np.std(values))}"
     plain = [100 * r["scores"]["photo"]["source_right"] / 40 for r in records]
-    assert texts(grid)["untouched network"]["photo"] == f"{np.mean(plain):.1f} ± {np.std(plain):.1f}"
+    assert texts(grid)["untouched network"]["photo"] == f"{number(np.mean(plain))} ± {number(np.std(plain))}"
     whole = [100 * sum(s["right"] for s in r["scores"].values()) / (40 * len(DOMAINS)) for r in records]
     assert texts(grid)["Tent"]["all"] == f"{np.mean(whole):.1f} ± {np.std(whole):.1f}"
 
@@ -152,12 +153,25 @@ def test_variance_norms_and_losses(made):
     norms = made.measurement("classifier-norms", {"classes": classes, "correlation": 1.0})
     planned = table("t", [{"label": "norms", "cells": {"all": [norms]}}], ["all"], show="classifier-norms")
     assert texts(show(asked(made, planned)).grids[0])["correlation"] == {"all": "1.00"}
+    left_out = made.measurement("classifier-norms", {"classes": classes, "correlation": 1.0}, "sketch", ("photo",))
+    planned = table("t", [{"label": "norms", "cells": {"sketch": [left_out]}}], ["sketch"], show="classifier-norms")
+    assert show(asked(made, planned)).grids[0].columns == ("without sketch",)
 
     curve = {"label": "entropy", "confidence": [0.4, 0.6, 1.0], "loss": [0.7, 0.5, 0.1], "gradient": [0.0, -1.0, -3.0]}
     losses = made.measurement("loss-curves", {"curves": [curve]})
     planned = table("t", [{"label": "losses", "cells": {"all": [losses]}}], ["all"], show="loss-curves")
     told = texts(show(asked(made, planned)).grids[0])["entropy"]
     assert (told["loss at 0.5"], told["gradient at 0.9"]) == ("0.600", "−2.500")
+
+
+def test_columns_at_different_heights_weigh_alike_at_every_confidence(made):
+    cells = {}
+    for domain, confidence, height in (("sketch", [0.3, 0.52, 0.54, 0.9], 10.0), ("photo", [0.5, 0.7, 1.0], 30.0)):
+        curve = {"label": "EM", "confidence": confidence, "loss": [height - 2 * c for c in confidence]}
+        cells[domain] = [made.measurement("loss-curves", {"curves": [curve]}, domain)]
+    planned = table("t", [{"label": "all", "cells": cells}], ["sketch", "photo"], show="loss-curves")
+    (line,) = texts(show(asked(made, planned)).grids[0]).values()
+    assert line == {"loss at 0.5": "19.000", "loss at 0.9": "18.200"}  # nobody knows it at 0.99
 
 
 def test_losses_of_all_columns_count_and_temperature_is_drawn(made):
@@ -196,11 +210,26 @@ def test_remarks_name_harm_falls_and_other_worlds(made):
     )
     said = remarks(asked(made, planned))
     ours, plain = (100 * record["scores"]["sketch"][count] / 40 for count in ("right", "source_right"))
-    assert f"LAME ends below the untouched network on sketch ({ours:.1f} against {plain:.1f})." in said
+    assert f"Below the untouched network end: LAME on sketch ({ours:.1f} against {plain:.1f})." in said
     assert "LAME: 2 batches were answered by the untouched network: not finite." in said
     assert "1 images could not be read and are not counted: sketch/a.jpg." in said
     assert "The records come from more than one version of torch: 2.10.0 (1 record), 2.11.0 (1 record)." in said
-    assert len(said) == 4
+    shares = [r["scores"][d]["right"] / 40 for r, d in ((record, "sketch"), (other, "photo"))]
+    errors = [100 * (share * (1 - share) / 40) ** 0.5 for share in shares]
+    single, mean = sum(errors) / 2, (errors[0] ** 2 + errors[1] ** 2) ** 0.5 / 2
+    (chance,) = [text for text in said if text.startswith("One seed")]
+    assert f"about {number(single)} points" in chance
+    assert f"a mean by {number(mean)};" in chance
+    assert len(said) == 5
+
+
+def test_several_seeds_need_no_word_on_chance_and_weights_are_named_where_they_must_be(made):
+    rows = [made.row("Tent", "tent")]
+    assert not [text for text in remarks(asked(made, table("t", rows))) if text.startswith("One seed")]
+    record = made.record(["sketch"], "tent")
+    record["run"]["checkpoint"]["note"] = "weights of somebody; research only"
+    planned = table("t", [{"label": "Tent", "cells": {"sketch": [made.write(record)["id"]]}}], ["sketch"])
+    assert "These networks rest on weights of somebody; research only." in remarks(asked(made, planned))
 
 
 def test_gains_are_over_the_same_networks(made):
@@ -212,4 +241,4 @@ def test_gains_are_over_the_same_networks(made):
     gain = facts["Tent", "mean"] - facts["DeepAll", "mean"]
     theirs = 80.59 - 79.44
     (said,) = [remark for remark in remarks(ask) if remark.startswith("Gain")]
-    assert said == f"Gain over DeepAll, mean: Tent {gain:+.1f} (paper {theirs:+.1f}).".replace("-", "−")
+    assert said == f"Gain over DeepAll, mean: Tent {signed(gain)} (paper {signed(theirs)})."

@@ -3,8 +3,11 @@ import statistics
 
 import pytest
 
+from domainadaptor.reports.cells import Gap
+from domainadaptor.reports.grid import number
 from domainadaptor.reports.records import read_results
 from domainadaptor.reports.remarks import remarks
+from domainadaptor.reports.sections import gap_lines
 from domainadaptor.reports.shows import ask_for, show
 from tests.reports.folder import DOMAINS, Folder, table
 
@@ -184,6 +187,28 @@ def test_a_cell_without_id_and_command_names_the_command_of_the_experiment(made,
     row = {"label": "Tent", "cells": {"photo": [None]}, "commands": commands}
     (gap,) = shown(made, table("t", [row], ["photo"])).gaps
     assert gap.command == "domainadaptor run experiments/x.toml"
+
+
+def test_what_is_to_be_done_is_said_once_and_ends_with_the_experiment():
+    train = "domainadaptor train pacs --seed 1"
+    gaps = [Gap("Tent", domain, "", command) for domain in ("photo", "sketch") for command in (train, train)]
+    ((_, lines),) = gap_lines(gaps, "domainadaptor run x.toml")
+    assert lines == [
+        ("Tent, photo", [train]),
+        ("Tent, sketch", []),
+        ("with these networks, all of them", ["domainadaptor run x.toml"]),
+    ]
+    gaps = [Gap("Tent", str(number), "", f"domainadaptor evaluate {number}") for number in range(20)]
+    ((_, lines),) = gap_lines(gaps, "domainadaptor run x.toml")
+    assert len(lines) == 13
+    assert lines[-1][1] == ["domainadaptor run x.toml --missing", "domainadaptor run x.toml"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(80.85, "80.9"), (22.65, "22.7"), (-0.04, "0.0"), (-1.25, "−1.3"), (1e-9, "0.0"), (None, "")]
+)
+def test_halves_are_rounded_away_from_zero(value, text):
+    assert number(value) == text
 
 
 def test_runs_without_an_id_are_counted_one_by_one(made):

@@ -35,6 +35,18 @@ def test_rows_gather_seeds_and_domains():
     assert found[0].minutes == 2
 
 
+def test_networks_that_go_on_from_others_say_so_and_from_what():
+    more = record("c", 65.0, algorithm="mldg", seed=1)
+    more["recipe"] |= {"weights": "pacs-resnet20-64-erm-on-a+b-seed1-0123456789", "epochs": 2}
+    found = rows([more, *RECORDS])
+    assert [row.how for row in found] == ["ERM", "MLDG", "ERM, a alone", "MLDG, 2 more epochs"]
+    text = markdown(found)
+    assert "go on from the network of the same target and seed" in text
+    assert "ERM of seed 0: source validation 90.0, b 40.0, c 50.0, mean 45.0." in text
+    assert "ERM of seed 1: source validation 90.0, c 60.0, mean 60.0." in text
+    assert "of seed" not in markdown(rows(RECORDS))
+
+
 def test_the_table_has_means_deviations_and_commands():
     text = markdown(rows(RECORDS))
     assert "### pacs, resnet20 at 64x64" in text

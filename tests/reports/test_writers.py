@@ -1,5 +1,6 @@
 import csv as reader
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -73,6 +74,7 @@ def test_markdown_of_a_plan_has_no_html():
 def test_latex_is_escaped_and_in_the_papers_layout(grid):
     text = latex.table(grid, EVIL, "tab:x")
     assert r"\begin{tabular}{l|c|c}" in text
+    assert r"{l|ccc}" in latex.table(replace(grid, columns=("layers", "mean", "slope"), paper_columns=()), "", "")
     assert r"$\mathbf{85.1}_{\pm0.3}$" in text
     assert "$-2.0$" in text
     assert text.count(r"\end{table}") == 1

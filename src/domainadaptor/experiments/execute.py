@@ -28,6 +28,7 @@ from domainadaptor.experiments.store import FORMAT
 from domainadaptor.files import digest_of
 from domainadaptor.networks.build import Opened, open_network
 from domainadaptor.options import defaults_of
+from domainadaptor.revision import revision
 from domainadaptor.supplies import options_from
 
 _SOURCE_IMAGES = 2000  # that a method may look at, as EATA's authors
@@ -245,6 +246,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     """Versions and machine, for a record."""
     return {
         "domainadaptor": domainadaptor.__version__,
+        "commit": revision(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),

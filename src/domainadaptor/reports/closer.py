@@ -44,7 +44,7 @@ def confusion_figure(ask: Ask, row: RowPlan) -> Figure | None:
         return None
     classes = records[0]["classes"]
     where = ", ".join(dict.fromkeys(domain for record in records for domain in record["scores"]))
-    caption = f"{row.label}: which class was taken for which, before and after adapting ({where})."
+    caption = f"{row.label}: which class was taken for which, by the untouched network and adapted ({where})."
     return Figure(f"{ask.name}-confusion", caption, partial(draw_confusion, before, after, classes))
 
 
@@ -67,8 +67,9 @@ def changed_figure(ask: Ask, row: RowPlan, read: ImageReader) -> Figure | None:
     if not images:
         return None
     caption = (
-        f"{row.label}: test images whose answer changed, with the true class above and both answers below. A sample "
-        "for the eye, up to half of it for the better; the table has the counts."
+        f"{row.label}: test images whose answer changed, with the true class above; below it the answer of the "
+        "untouched network (before) and of the adapted one (after). A sample for the eye, up to half of it for the "
+        "better; shares of all images are among the numbers below."
     )
     return Figure(f"{ask.name}-changed", caption, partial(draw_changed, images))
 
@@ -93,7 +94,7 @@ def _alternating(records: Sequence[Record]) -> Iterator[tuple[Record, str, Mappi
     for record in records:
         for domain, score in record["scores"].items():
             for example in score.get("examples", []):
-                key = (record["run"].get("dataset"), domain, example["name"])
+                key = (record["run"].get("dataset"), example["name"])  # one picture may be in several domains
                 if key not in seen:
                     seen.add(key)
                     better = example["adapted"] == example["label"]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_UP, Decimal
 
 from domainadaptor.reports.cells import Spread
 from domainadaptor.reports.paper import PaperValue
@@ -66,7 +67,8 @@ def number(value: float | None, digits: int = 1) -> str:
     """A number, or nothing."""
     if value is None:
         return ""
-    text = f"{value:.{digits}f}"
+    # A float's shortest decimal form is what was meant: 80.85 becomes 80.9, not 80.8.
+    text = f"{Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)}"
     return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
 
 

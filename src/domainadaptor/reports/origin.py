@@ -29,9 +29,9 @@ def origin(ask: Ask) -> Origin:
         ("data", _all(_data(run) for run in runs)),
         ("protocol", _all(_with(run.get("protocol"), run.get("protocol_options")) for run in runs)),
         ("measurement", _all(run.get("measure") for run in runs)),
-        ("batch size", _all(run.get("batch_size") for run in runs)),
-        ("images of a domain", _all(_limit(run) for run in runs)),
-        ("seeds", _all(run.get("seed") for run in runs)),
+        ("batch size", _all(run.get("batch_size") for run in runs) if counted or not runs else ""),
+        ("images of a domain", _all(_limit(run) for run in runs) if counted or not runs else ""),
+        ("seeds of training", _all(run.get("seed") for run in runs)),
         ("orders of the images", _all(run.get("order") for run in runs)),
         ("images counted", f"{counted:,}" if counted else ""),  # measurements count none
         ("packages", _all(_packages(record) for record in records)),
@@ -76,13 +76,18 @@ def _limit(run: Mapping[str, Any]) -> str:
 
 def _packages(record: Record) -> str:
     known = record.get("environment", {})
-    return ", ".join(f"{name} {known[name]}" for name in ("domainadaptor", "torch", "python") if known.get(name))
+    named = ("domainadaptor", "commit", "torch", "python")
+    return ", ".join(f"{name} {known[name]}" for name in named if known.get(name))
 
 
 def _machine(record: Record) -> str:
     known = record.get("environment", {})
     words = [str(known[name]) for name in ("processor", "machine", "device") if known.get(name)]
-    return ", ".join([*words, *([f"{known['threads']} threads"] if known.get("threads") else [])])
+    return ", ".join([*words, *([_threads(known["threads"])] if known.get("threads") else [])])
+
+
+def _threads(count: Any) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
 
 
 def _with(name: Any, options: Mapping[str, Any] | None) -> str:

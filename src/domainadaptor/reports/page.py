@@ -7,14 +7,22 @@ from importlib.resources import files
 from domainadaptor.reports.figures.canvas import Drawn
 from domainadaptor.reports.grid import Entry, Grid, Line
 from domainadaptor.reports.sections import Chapter, Section, gap_lines
-from domainadaptor.reports.training import MINUTES, TrainingTable
+from domainadaptor.reports.training import ABOUT, MINUTES, TrainingTable
 from domainadaptor.reports.writers.html import escape, inline, prose, table
 
 HOW_TO_READ = (
     "Numbers are accuracies in percent unless a table says otherwise, mean ± standard deviation over seeds, computed "
     "from counts of right answers. The best of a column is **bold**. “Untouched” is the network as it was trained; the "
     "paper's numbers stand beside or below ours, with the difference ours minus paper. Below each table, *How it was "
-    "obtained* has the settings and the commands that repeat it."
+    "obtained* has the settings and the commands that repeat it; they look for data where the environment variable "
+    "`DOMAINADAPTOR_DATA` or `--root` says."
+)
+NAMES = (
+    "EM: entropy minimization, the loss of Tent. SLR: soft likelihood ratio. GEM: the paper's generalized entropy "
+    "minimization, by temperature (-T), self-knowledge distillation (-SKD) or augmented views (-Aug). AdaMixBN: the "
+    "paper's mixture of source and test statistics, weighed by alpha, the weight of the source. DeepAll, ERM: plain "
+    "training on all sources. MLDG, FSDCL, MVRML, ARM: other algorithms of training. SWAD: weights averaged over a "
+    "flat stretch of training. ECE: expected calibration error."
 )
 
 
@@ -29,6 +37,7 @@ def page(
     body = [
         "<header><h1>Results</h1>",
         f"<p>{inline(HOW_TO_READ)}</p>",
+        f"<details><summary>Names</summary><p>{inline(NAMES)}</p></details>",
         *(f'<p class="warning">{inline(note)}</p>' for note in notes),
         _damaged(damaged),
         _contents(chapters, training),
@@ -79,7 +88,7 @@ def _overview(chapters: Sequence[Chapter]) -> str:
         lines.append(Line(chapter.plan.title, tuple(map(Entry, texts))))
     if not lines:
         return ""
-    grid = Grid("experiment", ("tables", "runs", "failed", "not run yet", "state"), tuple(lines))
+    grid = Grid("experiment", ("tables", "runs planned", "of them failed", "not run yet", "state"), tuple(lines))
     return f"<details><summary>How complete it is</summary>{table(grid)}</details>"
 
 
@@ -89,7 +98,10 @@ def _chapter(chapter: Chapter, figures: Mapping[str, Drawn]) -> str:
     parts = [
         f'<article><h2 id="{escape(plan.name)}">{escape(plan.title)}</h2>',
         prose(plan.about),
-        f"<p>All of it again: <code>{escape(plan.command)}</code></p>" if plan.command else "",
+        f"<p>Made by <code>{escape(plan.command)}</code>; what is there is not run again, another "
+        "<code>--output</code> begins anew.</p>"
+        if plan.command
+        else "",
         f'<div class="remarks"><h4>Remarks</h4><ul>{remarks}</ul></div>' if remarks else "",
         *(_section(section, plan.command, figures) for section in chapter.sections),
         "</article>",
@@ -149,8 +161,7 @@ def _origin(section: Section) -> str:
 def _training(training: Sequence[TrainingTable], figures: Mapping[str, Drawn]) -> str:
     parts = [
         '<article><h2 id="training">Trained networks</h2>',
-        "<p>Accuracy in percent on validation images of the source domains, and on the domain that was left out and "
-        f"looked at once, at the end. {MINUTES}</p>",
+        f"<p>{ABOUT} {MINUTES}</p>",
     ]
     for part in training:
         commands = escape("\n".join(part.commands))

@@ -1,10 +1,12 @@
 """What an honest reader would add to a table, from its records."""
 
+import math
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from domainadaptor.reports.cells import Record, mean_over
-from domainadaptor.reports.counts import accuracy
+from domainadaptor.reports.cells import Cell, Record, mean_over
+from domainadaptor.reports.counts import accuracy, total
 from domainadaptor.reports.grid import number, signed
 from domainadaptor.reports.paper import ACCURACY, paper_value
 from domainadaptor.reports.plans import RowPlan
@@ -29,8 +31,10 @@ def remarks(ask: Ask) -> list[str]:
     records = ask.all_records()
     found = [*_incomplete(ask)]
     if ask.shelf.kind == "evaluation":
-        found += [*_below_untouched(ask), *_gains(ask), *_fell_back(ask), *_skipped(records)]
-    return [*found, *_other_network(ask, records), *_other_worlds(records), *_other_data(records)]
+        if ask.table.show != "alpha":
+            found += [*_below_untouched(ask), *_gains(ask), *_chance(ask)]
+        found += [*_fell_back(ask), *_skipped(records)]
+    return [*found, *_other_network(ask, records), *_rests_on(records), *_other_worlds(records), *_other_data(records)]
 
 
 def _incomplete(ask: Ask) -> Iterator[str]:
@@ -51,11 +55,38 @@ def _below_untouched(ask: Ask) -> Iterator[str]:
             if ours and plain and ours.mean < plain.mean - 1e-9:
                 said = f"{column} ({number(ours.mean)} against {number(plain.mean)})"
                 worse.setdefault(row.label, []).append((plain.mean - ours.mean, said))
+    rows = []
     for label, places in worse.items():
         where = ", ".join(said for _, said in places)
         if len(places) > _PLACES:
             where = f"{len(places)} of {len(ask.table.columns)} columns, most of all on {max(places)[1]}"
-        yield f"{label} ends below the untouched network on {where}."
+        rows.append(f"{label} on {where}")
+    if rows:
+        yield f"Below the untouched network end: {'; '.join(rows)}."
+
+
+def _chance(ask: Ask) -> Iterator[str]:
+    """How much a number of one seed owes to the images that happened to be drawn."""
+    rows = [cells for row in ask.table.rows if (cells := list(ask.cells(row).values()))]
+    errors = [[error for cell in cells if (error := _standard_error(cell)) is not None] for cells in rows]
+    errors = [own for own in errors if own]
+    if not errors or any(cell.expected > 1 for cells in rows for cell in cells):
+        return
+    single = statistics.median(error for own in errors for error in own)
+    means = [math.hypot(*own) / len(own) for own in errors if len(own) == len(ask.table.columns)]
+    mean = f", a mean by {number(statistics.median(means))}" if ask.table.mean and means else ""
+    yield (
+        f"One seed: by the choice of images alone a number is uncertain by about {number(single)} points (one standard "
+        f"error){mean}; differences between rows, which share their images, by somewhat less."
+    )
+
+
+def _standard_error(cell: Cell) -> float | None:
+    images = total(cell.records, "images")
+    if not images:
+        return None
+    share = total(cell.records, "right") / images
+    return 100 * math.sqrt(share * (1 - share) / images)
 
 
 def _gains(ask: Ask) -> Iterator[str]:
@@ -114,11 +145,18 @@ def _other_network(ask: Ask, records: Sequence[Record]) -> Iterator[str]:
     )
     if paper and used and not all(name.startswith(f"{paper.backbone.partition(' ')[0]} at 224") for name in used):
         measured = any("values" in record for record in records)
-        compare = "how the columns differ" if measured else "the order of methods and their gains"
+        compare = "the order of columns or layers" if measured else "the order of methods and their gains"
         yield (
-            f"The paper's numbers are of {paper.backbone} on images of 224x224, ours of {_some(list(used))}: "
-            f"compare {compare}, not the values."
+            f"The paper's numbers are of {paper.backbone} on images of 224x224 and full test sets; ours of "
+            f"{_some(list(used))}, made by the commands below, on the sample above: compare {compare}, not the values."
         )
+
+
+def _rests_on(records: Sequence[Record]) -> Iterator[str]:
+    """What must be said wherever a number rests on some weights."""
+    notes = dict.fromkeys(str(note) for r in records if (note := r["run"].get("checkpoint", {}).get("note")))
+    for note in notes:
+        yield f"These networks rest on {note}."
 
 
 def _other_worlds(records: Sequence[Record]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from domainadaptor.reports.shows import ask_for, show
 from domainadaptor.reports.shows.shown import Ask, Figure, Shown
 
 _MOST_GAPS = 12  # that are listed, until the rest is a number
+_TRAINS = "domainadaptor train"
 _LOOKED_AT = ("accuracy", "details", "segments")
 
 
@@ -74,13 +75,17 @@ def gap_lines(gaps: Sequence[Gap], command: str) -> Iterator[tuple[str, list[tup
         for gap in own:
             said = f"{gap.row}, {gap.column}" + (f": {gap.failed}" if gap.failed else "")
             cells.setdefault(said, {})[gap.command] = None
-        lines = [(said, [todo for todo in commands if todo]) for said, commands in cells.items()]
-        if len(lines) > _MOST_GAPS:
-            more = len(lines) - _MOST_GAPS
-            lines = [
-                *lines[:_MOST_GAPS],
-                (f"and {more} more, which the CSV file lists; all of them at once", [command]),
-            ]
+        said_before: set[str] = set()
+        lines = []
+        for said, commands in cells.items():
+            lines.append((said, [todo for todo in commands if todo and todo not in said_before]))
+            said_before.update(commands)
+        more = len(lines) - _MOST_GAPS
+        if more > 0:
+            rest = f"and {more} more, which the CSV file lists; all of them at once"
+            lines = [*lines[:_MOST_GAPS], (rest, [f"{command} --missing", command])]
+        elif any(todo.startswith(_TRAINS) for todo in said_before):
+            lines.append(("with these networks, all of them", [command]))
         if lines:
             yield heading, lines
 

@@ -3,7 +3,7 @@
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,10 @@ from domainadaptor.reports.writers.markdown import code, escape, table
 
 Record = dict[str, Any]
 
+ABOUT = (
+    "Accuracy in percent on validation images of the source domains, and on the domain that was left out and looked at "
+    "once, at the end."
+)
 MINUTES = "Minutes: all epochs of a run at the pace of its fastest, since a run may have been paused or disturbed."
 _NOT_THE_WAY = ("seed", "sources", "data", "weights", "start")
 
@@ -31,6 +35,8 @@ class Row:
     minutes: float  # of one run, on average: all epochs at the pace of the fastest
     commands: tuple[str, ...]
     notes: tuple[str, ...]
+    goes_on: bool = False  # from the network of another row
+    each_seed: dict[int, dict[str, float]] = field(default_factory=dict)  # seed -> column -> accuracy
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ def rows(records: Sequence[Record]) -> list[Row]:
     grouped: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
         grouped.setdefault((_setting(record), _how(record), _rest(record)), []).append(record)
-    grouped = dict(sorted(grouped.items(), key=lambda entry: entry[0][1] != "ERM"))
+    grouped = dict(sorted(grouped.items(), key=lambda entry: (entry[0][1] != "ERM", _goes_on(entry[1][0]))))
     names = [(setting, how) for setting, how, _ in grouped]
     built = []
     for (setting, how, _), found in grouped.items():
@@ -99,15 +105,30 @@ def tables(found: Sequence[Row]) -> list[TrainingTable]:
                 setting,
                 Grid("trained with", columns, tuple(lines)),
                 tuple(dict.fromkeys(command for row in own for command in row.commands)),
-                tuple(f"{note[0].upper()}{note[1:]}." for note in dict.fromkeys(n for row in own for n in row.notes)),
+                (
+                    *_starts(own),
+                    *(f"{note[0].upper()}{note[1:]}." for note in dict.fromkeys(n for row in own for n in row.notes)),
+                ),
             )
         )
     return built
 
 
+def _starts(own: Sequence[Row]) -> list[str]:
+    """What the networks that others start from reached, seed by seed: gains are to be read against the same seed."""
+    if not any(row.goes_on for row in own):
+        return []
+    said = ["Rows of more epochs go on from the network of the same target and seed; their minutes come on top."]
+    for row in own:
+        for seed, there in row.each_seed.items() if row.how == "ERM" and row.seeds > 1 else ():
+            each = ", ".join(f"{name} {number(value)}" for name, value in there.items())
+            said.append(f"ERM of seed {seed}: {each}.")
+    return said
+
+
 def markdown(found: Sequence[Row]) -> str:
     """All tables, each with its commands and notes."""
-    parts = []
+    parts = [f"# Trained networks\n\n{ABOUT}"]
     for part in tables(found):
         lines = [f"### {escape(part.setting)}", table(part.grid), code(part.commands), *map(escape, part.notes)]
         parts.append("\n\n".join(lines))
@@ -159,7 +180,14 @@ def _how(record: Record) -> str:
     chosen = f", {recipe['select'].upper()}" if recipe["select"] == "swad" else ""
     norm = ", IABN" if recipe["norm"] == "iabn" else ""
     alone = f", {' + '.join(recipe['sources'])} alone" if _alone(record) else ""
-    return f"{name}{tasks}{chosen}{norm}{alone}"
+    more = f", {recipe['epochs']} more epochs" if _goes_on(record) else ""
+    return f"{name}{tasks}{chosen}{norm}{alone}{more}"
+
+
+def _goes_on(record: Record) -> bool:
+    """Whether it starts from another run, of which every name begins with the data set's and the network's."""
+    recipe = record["recipe"]
+    return str(recipe.get("weights", "")).startswith(f"{recipe['dataset']}-{recipe['network'].rpartition(':')[2]}-")
 
 
 def _rest(record: Record) -> str:
@@ -207,7 +235,16 @@ def _row(setting: str, how: str, records: Sequence[Record]) -> Row:
         statistics.mean(_undisturbed(record) for record in records) / 60,
         tuple(dict.fromkeys(record["command"] for record in records)),
         tuple(dict.fromkeys(record["note"] for record in records if record["note"])),
+        _goes_on(records[0]),
+        {seed: _columns([r for r in records if r["recipe"]["seed"] == seed]) for seed in sorted(by_seed)},
     )
+
+
+def _columns(records: Sequence[Record]) -> dict[str, float]:
+    """Of one seed."""
+    home = statistics.mean(record["source_validation"]["accuracy"] for record in records)
+    found = {target: value for record in records for target, value in record["target_accuracy"].items()}
+    return {"source validation": home, **dict(sorted(found.items())), "mean": statistics.fmean(found.values())}
 
 
 def _undisturbed(record: Record) -> float:

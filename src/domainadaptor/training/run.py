@@ -34,6 +34,7 @@ from domainadaptor.networks.context import ContextNetwork
 from domainadaptor.networks.pretrained import load_body, pretrained
 from domainadaptor.networks.weights import fit_weights, read_weights
 from domainadaptor.networks.zoo import blueprint
+from domainadaptor.revision import revision
 from domainadaptor.training import workers
 from domainadaptor.training.algorithm import Algorithm
 from domainadaptor.training.fit import Batches, Moment, Plan, fit, validate
@@ -313,6 +314,7 @@ def _target_accuracy(
 def _environment(device: torch.device) -> dict[str, Any]:
     return {
         "domainadaptor": domainadaptor.__version__,
+        "commit": revision(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "device": str(device),

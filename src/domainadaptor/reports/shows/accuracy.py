@@ -33,9 +33,10 @@ def show_curve(ask: Ask) -> Shown:
         return shown
     axis = axis_of(ask)
     paper = " Thin dashed lines are the paper's." if any(fact.paper is not None for fact in facts) else ""
+    bars = " Bars are one standard deviation over seeds." if any(fact.deviation for fact in facts) else ""
     figure = Figure(
         ask.name,
-        f"{table.title}: accuracy by {axis or 'column'}. Bars are one standard deviation over seeds.{paper}",
+        f"{table.title}: accuracy by {axis or 'column'}.{bars}{paper}",
         partial(draw_curves, facts, table.columns, axis),
     )
     return replace(shown, figures=(figure,))

@@ -16,7 +16,8 @@ def show(ask: Ask) -> Shown:
     for row in ask.table.rows:
         for column, cell in ask.cells(row).items():
             if cell.records:
-                title = f"{row.label}, {column}" if len(ask.table.rows) > 1 else column
+                trained = _without(column, cell.records)
+                title = f"{row.label}, {trained}" if len(ask.table.rows) > 1 else trained
                 clouds.append(_cloud(title, cell.records))
     if not clouds:
         return Shown(gaps=ask.gaps())
@@ -33,6 +34,12 @@ def show(ask: Ask) -> Shown:
     grid = Grid("class", tuple(cloud.title for cloud in clouds), tuple(lines), "Norm of the weights (training images).")
     caption = f"{ask.table.title}: norm of each class's weights by its number of training images."
     return Shown((grid,), (), (Figure(ask.name, caption, partial(draw_clouds, clouds)),), tuple(facts), ask.gaps())
+
+
+def _without(column: str, records: list[Record]) -> str:
+    """A column is a target: what the network was trained on is all but that."""
+    sources = [record["run"].get("checkpoint", {}).get("sources") or [] for record in records]
+    return f"without {column}" if all(own and column not in own for own in sources) else column
 
 
 def _cloud(title: str, records: list[Record]) -> Cloud:

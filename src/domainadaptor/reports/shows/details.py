@@ -10,8 +10,9 @@ from domainadaptor.reports.shows.shown import Ask, Shown
 
 CAPTION = (
     "All images of all columns and seeds counted together, in percent. Untouched: the network itself; before step: "
-    "with the method's statistics alone. Better: wrong when untouched, right now; worse: the other way round. ECE: "
-    "expected calibration error, 15 bins, 0 is best. Fell back: batches that the untouched network answered."
+    "what the method said of a batch before it learned from it. Better: wrong when untouched, right now; worse: the "
+    "other way round. ECE: expected calibration error, 15 bins, 0 is best. Fell back: batches that the untouched "
+    "network answered."
 )
 
 

@@ -1,6 +1,7 @@
 """Losses and their gradients by the confidence of a prediction, and what temperature makes of sure ones."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,8 @@ from domainadaptor.reports.grid import Entry, Fact, Grid, Line, number
 from domainadaptor.reports.shows.shown import Ask, Figure, Shown
 
 _AT = (0.5, 0.9, 0.99)  # confidences of the table
-_BINS = 20  # of confidence, in which the columns' curves are averaged
+
+Array = np.ndarray[Any, Any]
 
 
 def show(ask: Ask) -> Shown:
@@ -20,12 +22,10 @@ def show(ask: Ask) -> Shown:
     if not found:
         return Shown(gaps=ask.gaps())
     columns = tuple(f"{what} at {at}" for what in ("loss", "gradient") for at in _AT)
-    lines = [Line(curve.label, tuple(Entry(number(value, 3)) for value in _values(curve))) for curve in found]
-    facts = [
-        Fact(curve.label, column, column.split()[0], value)
-        for curve in found
-        for column, value in zip(columns, _values(curve), strict=True)
-    ]
+    values = {curve.label: dict(zip(columns, _values(curve), strict=True)) for curve in found}
+    columns = tuple(column for column in columns if any(own[column] is not None for own in values.values()))
+    lines = [Line(label, tuple(Entry(number(own[column], 3)) for column in columns)) for label, own in values.items()]
+    facts = [Fact(label, column, column.split()[0], own[column]) for label, own in values.items() for column in columns]
     over = f", mean over {', '.join(ask.table.columns)}" if len(ask.table.columns) > 1 else ""
     caption = (
         f"{ask.table.title}: left the shape of the loss, right its gradient, by the confidence of the prediction{over}."
@@ -48,22 +48,33 @@ def show(ask: Ask) -> Shown:
 
 
 def _curves(records: list[Record]) -> list[Curve]:
-    """A curve for each loss: its points of all records, averaged where their confidences are near each other."""
+    """A curve for each loss: the mean of all records' curves, over the confidences that all of them have.
+
+    Records stand at different heights, so that none may weigh more at one confidence than at another.
+    """
     entries: dict[str, list[dict[str, list[float]]]] = {}
     for record in records:
-        for entry in record["values"]["curves"]:
+        for entry in filter(lambda curve: curve["confidence"], record["values"]["curves"]):
             entries.setdefault(entry["label"], []).append(entry)
     found = []
     for label, own in entries.items():
-        confidence, *lines = (np.concatenate([_array(e, n) for e in own]) for n in ("confidence", "loss", "gradient"))
-        bins = np.clip((confidence * _BINS).astype(int), 0, _BINS - 1)
-        there = np.unique(bins)
-        means = [
-            np.array([line[bins == at].mean() for at in there]) if len(line) == len(bins) else np.array([])
-            for line in (confidence, *lines)
-        ]
-        found.append(Curve(label, *means))
+        known = [np.array(entry["confidence"], dtype=float) for entry in own]
+        low, high = max(c.min() for c in known), min(c.max() for c in known)
+        every = np.unique(np.concatenate(known))
+        shared = every[(every >= low) & (every <= high)]
+        means = (_mean(shared, known, [entry.get(name, []) for entry in own]) for name in ("loss", "gradient"))
+        found.append(Curve(label, shared, *means))
     return found
+
+
+def _mean(at: Array, known: list[Array], lines: list[list[float]]) -> Array:
+    if not len(at) or not all(lines):
+        return np.array([])
+    each = []
+    for confidence, line in zip(known, lines, strict=True):
+        order = np.argsort(confidence)
+        each.append(np.interp(at, confidence[order], np.array(line, dtype=float)[order]))
+    return np.asarray(np.mean(each, 0))
 
 
 def _softened(records: list[Record]) -> Softened | None:
@@ -76,16 +87,11 @@ def _softened(records: list[Record]) -> Softened | None:
     return Softened(plain, scaled, float(np.average([entry["tau"] for entry in own], 0, weights)), sum(weights))
 
 
-def _array(entry: dict[str, list[float]], name: str) -> "np.ndarray":
-    return np.array(entry.get(name, []), dtype=float)
-
-
 def _values(curve: Curve) -> list[float | None]:
     return [_interpolated(curve.confidence, line, at) for line in (curve.loss, curve.gradient) for at in _AT]
 
 
-def _interpolated(confidence: "np.ndarray", line: "np.ndarray", at: float) -> float | None:
+def _interpolated(confidence: Array, line: Array, at: float) -> float | None:
     if not len(line) or not confidence.min() <= at <= confidence.max():
         return None
-    order = np.argsort(confidence)
-    return float(np.interp(at, confidence[order], line[order]))
+    return float(np.interp(at, confidence, line))

@@ -5,12 +5,11 @@ from functools import partial
 from domainadaptor.reports.cells import mean_over
 from domainadaptor.reports.counts import accuracy, ratio
 from domainadaptor.reports.figures.scatter import draw_prices
-from domainadaptor.reports.grid import Entry, Fact, Grid, Line, embolden, with_deviation
+from domainadaptor.reports.grid import Entry, Fact, Grid, Line, embolden, number, with_deviation
 from domainadaptor.reports.shows.shown import Ask, Figure, Shown
 from domainadaptor.reports.tables import MEAN
 
 _COLUMNS = ("times plain", "accuracy, %")
-_NUMBERS = (ratio, accuracy)
 
 
 def show(ask: Ask) -> Shown:
@@ -18,19 +17,24 @@ def show(ask: Ask) -> Shown:
     lines, facts = [], []
     points: list[tuple[str, float, float]] = []
     for row in ask.table.rows:
-        cost, reached = (mean_over(list(ask.cells(row).values()), number) for number in _NUMBERS)
+        cost, reached = ratio(ask.records(row)), mean_over(list(ask.cells(row).values()), accuracy)
         if cost is None or reached is None:
             continue
-        points.append((row.label, cost.mean, reached.mean))
-        lines.append(Line(row.label, (Entry(with_deviation(cost, 2)), Entry(with_deviation(reached))), row.group))
+        points.append((row.label, cost, reached.mean))
+        lines.append(Line(row.label, (Entry(number(cost, 2)), Entry(with_deviation(reached))), row.group))
         facts += [
-            Fact(row.label, MEAN, what, found.mean, found.deviation, found.seeds, row.group)
-            for what, found in zip(_COLUMNS, (cost, reached), strict=True)
+            Fact(row.label, MEAN, "times plain", cost, None, reached.seeds, row.group),
+            Fact(row.label, MEAN, "accuracy, %", reached.mean, reached.deviation, reached.seeds, row.group),
         ]
     if not points:
         return Shown(gaps=ask.gaps())
     lines = embolden(lines, 1, [reached for _, _, reached in points])
-    grid = Grid(ask.table.corner, _COLUMNS, tuple(lines), f"Means over {', '.join(ask.table.columns)}.")
+    grid = Grid(
+        ask.table.corner,
+        _COLUMNS,
+        tuple(lines),
+        f"Accuracy: mean over {', '.join(ask.table.columns)}; time: of all their batches together.",
+    )
     caption = f"{ask.table.title}: above is better, left is cheaper."
     figure = Figure(ask.name, caption, partial(draw_prices, *zip(*points, strict=True)))
     return Shown((grid,), figures=(figure,), facts=tuple(facts), gaps=ask.gaps())

@@ -27,8 +27,13 @@ def chapter(found: Chapter) -> str:
 
 
 def table(grid: Grid, caption: str, label: str) -> str:
-    """A table with its caption; the best of a column is bold."""
-    columns = "".join("|c" if name == MEAN else "c" for name in grid.columns)
+    """A table with its caption; the best of a column is bold, a mean over the others stands apart."""
+    apart = {
+        at
+        for at, name in enumerate(grid.columns)
+        if name == MEAN and set(range(at + 1, len(grid.columns))) <= set(grid.paper_columns)
+    }
+    columns = "".join("|c" if at in apart else "c" for at in range(len(grid.columns)))
     head = " & ".join([escape(grid.corner), *(rf"\textbf{{{escape(name)}}}" for name in grid.columns)])
     lines = [r"\begin{table}[t]", r"  \centering", rf"  \caption{{{escape(caption)}.}}", rf"  \label{{{label}}}",
              rf"  \begin{{tabular}}{{l|{columns}}}", r"    \toprule", rf"    {head} \\", r"    \midrule"]  # fmt: skip

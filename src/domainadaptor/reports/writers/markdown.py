@@ -35,6 +35,7 @@ def section(part: Section, command: str) -> str:
             lines.append(escape(grid.caption))
     lines += [f"![{escape(figure.caption)}](figures/{figure.name}.png)" for figure in part.figures]
     if part.remarks:
+        lines.append("What to know:")
         lines.append("\n".join(f"- {escape(remark)}" for remark in part.remarks))
     for heading, entries in gap_lines(part.shown.gaps, command):
         lines.append(f"{escape(heading)}:")
