@@ -11,8 +11,9 @@ from domainadaptor.reports.shows.shown import Ask, Shown
 CAPTION = (
     "All images of all columns and seeds counted together, in percent. Untouched: the network itself; before step: "
     "what the method said of a batch before it learned from it. Better: wrong when untouched, right now; worse: the "
-    "other way round. ECE: expected calibration error, 15 bins, 0 is best. Milliseconds depend on what else the machine "
-    "did, times plain are of the same moments as plain inference. Fell back: batches that the untouched network answered."
+    "other way round. ECE: expected calibration error, 15 bins, 0 is best. Milliseconds depend on what else the "
+    "machine did; times plain are against plain inference at the same time. Fell back: batches that the untouched "
+    "network answered."
 )
 
 
