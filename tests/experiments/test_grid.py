@@ -290,6 +290,16 @@ def test_networks_that_are_missing_are_named_with_their_command(base):
     assert plan["tables"][0]["rows"][0]["commands"]["night"] == [command]
 
 
+def test_options_of_training_are_words_of_its_command(base):
+    text = TEXT.replace('network = "mine"\ndomains', 'network = "absent"\ndomains').replace(
+        'network = "resnet20" }}',
+        'network = "resnet20", select = "swad", select_option = {{ ratio = 0.2 }}, option = {{ outer_lr = 0.5 }}, '
+        'algorithm = "mvrml" }}',
+    )
+    (command, *_) = grid_of(base, text).missing()
+    assert "--select swad --select-option ratio=0.2 --option outer_lr=0.5 --algorithm mvrml" in command
+
+
 def _run(base, ran):
     measure = Workshop.measure
 

@@ -246,6 +246,7 @@ ZOO = '[networks.published]\nnetwork = "resnet20"'
         (MINE, 'train = { dataset = "pacs", epochs = [1] }', "1 or more"),
         (MINE, 'train = { dataset = "pacs", epoch = 1 }', "epochs"),
         (MINE, 'train = { dataset = "pacs", schedule = "linear" }', "schedule"),
+        (MINE, 'train = { dataset = "pacs", select_option = { ratio = 1 } }', "best has no option 'ratio'"),
         (MINE, 'train = { dataset = "pacs" }\nstart = "mine"', "leads back to itself"),
         (MINE, 'train = { dataset = "pacs" }\nsources = "photo"', "different names"),
         (MINE, 'train = { dataset = "pacs" }\nmilliseconds = "3"', "a number"),

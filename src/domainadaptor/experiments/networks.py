@@ -25,9 +25,17 @@ _KEYS = {
     "milliseconds": kinds.NUMBER,
 }
 _TYPES = {str: kinds.TEXT, int: kinds.COUNT, float: kinds.NUMBER, bool: kinds.FLAG}
-_FOLLOWS = ("sources", "data", "start", "options", "seed")  # fields of a recipe that the experiment decides
+_FOLLOWS = (
+    "sources",
+    "data",
+    "start",
+    "options",
+    "select_options",
+    "seed",
+)  # fields of a recipe that the experiment decides
 _TRAIN = {own.name: _TYPES[own.type] for own in fields(Recipe) if own.name not in _FOLLOWS} | {  # type: ignore[index]
     "option": kinds.OPTIONS,
+    "select_option": kinds.OPTIONS,
     "task": kinds.NAMES,
 }
 
@@ -161,9 +169,9 @@ def _wrong_training(train: Mapping[str, Any]) -> list[str]:
         wrong.append("its train has no dataset")
     if not wrong:
         options = dict(train.get("option", {})) | ({"tasks": tuple(train["task"])} if "task" in train else {})
-        said = {name: value for name, value in train.items() if name not in ("option", "task")}
+        said = {name: value for name, value in train.items() if name not in ("option", "select_option", "task")}
         try:
-            Recipe(**said, sources=(), options=options)
+            Recipe(**said, sources=(), options=options, select_options=dict(train.get("select_option", {})))
         except BadOption as error:
             wrong.append(str(error))
     return wrong
@@ -187,7 +195,7 @@ def _command(dataset: str, said: Mapping[str, Any], target: str | None, sources:
     words = ["domainadaptor", "train", dataset]
     for key, value in said.items():
         flag = f"--{key.replace('_', '-')}"
-        if key == "option":
+        if isinstance(value, Mapping):
             for option, setting in value.items():
                 words += [flag, f"{option}={setting}"]
         elif isinstance(value, bool):
