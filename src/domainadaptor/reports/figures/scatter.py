@@ -60,14 +60,18 @@ def draw_prices(names: Sequence[str], ratios: Sequence[float], accuracies: Seque
 
 
 def _name(panel: Any, cloud: Cloud) -> None:
-    """Names beside the points; from below to above, each is moved up until it touches no other."""
+    """Names beside the points; from below to above, each is moved up until it touches no other name or point."""
     width, height = (np.ptp(values) or 1.0 for values in (cloud.images, cloud.norms))
+    across, upward = (cloud.images - cloud.images.min()) / width, (cloud.norms - cloud.norms.min()) / height
     taken: list[tuple[float, float, float]] = []
     for at in np.argsort(cloud.norms):
-        left = float((cloud.images[at] - cloud.images.min()) / width)
+        left = float(across[at])
         wide = 0.024 * len(cloud.names[at]) + 0.03
-        up = float((cloud.norms[at] - cloud.norms.min()) / height) + 0.045
-        while any(left < right and begin < left + wide and abs(up - level) < 0.075 for begin, right, level in taken):
+        up = float(upward[at]) + 0.045
+        others = np.delete(np.stack([across, upward], 1), at, 0)
+        while any(
+            left < right and begin < left + wide and abs(up - level) < 0.075 for begin, right, level in taken
+        ) or any(left < x < left + wide and abs(up + 0.02 - y) < 0.05 for x, y in others):
             up += 0.02
         taken.append((left, left + wide, up))
         panel.annotate(
