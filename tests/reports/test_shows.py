@@ -196,6 +196,10 @@ def test_the_axis_is_the_setting_that_columns_are_named_after(made):
     cells = {size: [made.write(made.record(["sketch"], "tent", batch_size=int(size)))["id"]] for size in ("1", "16")}
     ask = asked(made, table("t", [{"label": "Tent", "cells": cells}], ["1", "16"], show="accuracy-curve"))
     assert axis_of(ask) == "batch size"
+    same = made.write(made.record(["sketch"], "source", batch_size=64))["id"]
+    rows = [{"label": "source", "cells": {"1": [same], "16": [same]}}, {"label": "Tent", "cells": cells}]
+    assert axis_of(asked(made, table("t", rows, ["1", "16"], show="accuracy-curve"))) == "batch size"
+    assert axis_of(asked(made, table("t", rows[:1], ["1", "16"], show="accuracy-curve"))) == ""
     assert axis_of(asked(made, table("t", [made.row("Tent", "tent")]))) == ""
 
 

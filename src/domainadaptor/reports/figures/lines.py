@@ -72,7 +72,7 @@ def draw_walks(walks: Sequence[Walk]) -> Any:
         there = [(at, value) for at, value in enumerate(walk.values) if value]
         panel.errorbar(
             [at for at, _ in there], [value.mean for _, value in there],
-            None if long else [value.deviation or 0 for _, value in there],
+            [v.deviation or 0 for _, v in there] if not long and any(v.deviation for _, v in there) else None,
             label=label, capsize=3, markersize=3 if long else 6, linewidth=1.6, **style,
         )  # fmt: skip
     step = math.ceil(len(segments) / 16)
@@ -95,7 +95,8 @@ def _curve(
 ) -> None:
     if facts:
         panel.errorbar(
-            [places[fact.column] for fact in facts], [fact.value for fact in facts], [f.deviation or 0 for f in facts],
+            [places[fact.column] for fact in facts], [fact.value for fact in facts],
+            [f.deviation or 0 for f in facts] if any(f.deviation for f in facts) else None,
             label=label, capsize=3, markersize=6, linewidth=1.6, **style,
         )  # fmt: skip
     elif label is not None:

@@ -11,16 +11,22 @@ _PLAIN = ("batch_size", "images")
 
 
 def axis_of(ask: Ask) -> str:
-    """The setting whose value is the column's name in all records, in words; empty where there is none."""
+    """The setting whose value is the column's name in all records, in words; empty where there is none.
+
+    A row that is the same in every column, to compare the others with, has no say.
+    """
     shared: set[str] | None = None
     for row in ask.table.rows:
+        own: set[str] | None = None
         for column, cell in ask.cells(row).items():
             value = as_number(column)
             if value is None:
                 continue
             for record in cell.records:
                 fits = {name for name, setting in _settings(record["run"]) if setting == value}
-                shared = fits if shared is None else shared & fits
+                own = fits if own is None else own & fits
+        if own:
+            shared = own if shared is None else shared & own
     names = sorted(shared or (), key=lambda name: (name not in _PLAIN, name))
     return names[0].replace("_", " ") if names else ""
 
