@@ -47,6 +47,15 @@ def test_networks_that_go_on_from_others_say_so_and_from_what():
     assert "of seed" not in markdown(rows(RECORDS))
 
 
+def test_a_network_of_all_domains_is_a_row_without_targets(tmp_path):
+    whole = record("c", 1.0, sources=("a", "b", "c")) | {"target_accuracy": {}}
+    (tmp_path / "whole.json").write_text(json.dumps(whole))
+    damaged = {}
+    (row,) = rows(read_records(tmp_path, damaged))
+    assert damaged == {}
+    assert (row.targets, row.each_seed) == ({}, {0: {"source validation": 90.0}})
+
+
 def test_the_table_has_means_deviations_and_commands():
     text = markdown(rows(RECORDS))
     assert "### pacs, resnet20 at 64x64" in text

@@ -25,14 +25,8 @@ _KEYS = {
     "milliseconds": kinds.NUMBER,
 }
 _TYPES = {str: kinds.TEXT, int: kinds.COUNT, float: kinds.NUMBER, bool: kinds.FLAG}
-_FOLLOWS = (
-    "sources",
-    "data",
-    "start",
-    "options",
-    "select_options",
-    "seed",
-)  # fields of a recipe that the experiment decides
+# Fields of a recipe that the experiment decides, or that are said by another name.
+_FOLLOWS = ("sources", "data", "start", "options", "select_options", "seed")
 _TRAIN = {own.name: _TYPES[own.type] for own in fields(Recipe) if own.name not in _FOLLOWS} | {  # type: ignore[index]
     "option": kinds.OPTIONS,
     "select_option": kinds.OPTIONS,

@@ -69,7 +69,7 @@ def changed_figure(ask: Ask, row: RowPlan, read: ImageReader) -> Figure | None:
     caption = (
         f"{row.label}: test images whose answer changed, with the true class above; below it the answer of the "
         "untouched network (before) and of the adapted one (after). A sample for the eye, up to half of it for the "
-        "better; shares of all images are among the numbers below."
+        "better; the page has the shares of all images, among more numbers of the same runs."
     )
     return Figure(f"{ask.name}-changed", caption, partial(draw_changed, images))
 

@@ -244,7 +244,8 @@ def _columns(records: Sequence[Record]) -> dict[str, float]:
     """Of one seed."""
     home = statistics.mean(record["source_validation"]["accuracy"] for record in records)
     found = {target: value for record in records for target, value in record["target_accuracy"].items()}
-    return {"source validation": home, **dict(sorted(found.items())), "mean": statistics.fmean(found.values())}
+    mean = {"mean": statistics.fmean(found.values())} if found else {}  # a network of all domains has no target
+    return {"source validation": home, **dict(sorted(found.items())), **mean}
 
 
 def _undisturbed(record: Record) -> float:
