@@ -198,6 +198,23 @@ def test_the_list_guesses_minutes_only_where_a_time_is_known(program, base):
     assert row["minutes"] == 16.0
 
 
+def test_the_list_counts_published_images_where_the_data_are_not_here(program, base):
+    text = TEXT.replace('"folders"', '"pacs"').replace('"night"', '"sketch"')
+    text = text.replace("[rows", "milliseconds = 10\n[rows", 1)
+    (base / "experiments" / "small.toml").write_text(text + text[text.index("[[table]]") :].replace("One", "Two"))
+    (row,) = json.loads(program("run", "--list", "--root", str(base / "pictures"), "--json").stdout)
+    # 3,929 images at 10 ms: twice for each of two rows; a second table of the same cells costs nothing
+    assert (row["cells"], row["missing"], row["minutes"]) == (2, 2, 2.6)
+
+
+def test_the_list_is_readable_in_a_narrow_terminal(program, base, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = program("run", "--list", "--root", str(base / "pictures")).stdout
+    for word in ("small", "folders: mine", "missing", "minutes", "not known"):
+        assert word in shown
+    assert "…" not in shown
+
+
 def test_missing_prints_commands_alone(program, base):
     result = program(*arguments(base, "--missing"))
     assert result.returncode == 0

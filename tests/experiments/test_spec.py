@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from domainadaptor.data.open import published_images
 from domainadaptor.errors import BadFile
 from domainadaptor.experiments.networks import Located
 from domainadaptor.experiments.spec import NETWORKS, read_experiment
@@ -163,6 +164,9 @@ def test_the_experiments_of_this_project_are_well_formed(path, tmp_path):
     experiment = read_experiment(path, tmp_path)
     assert experiment.tables
     assert experiment.about
+    for table in experiment.tables:
+        grouped = {domain for stream in table.groups.values() for domain in stream}
+        assert {*table.domains, *grouped, *table.sources} <= published_images(table.dataset).keys(), table.title
 
 
 def test_there_is_an_experiment_for_every_table_of_the_paper(tmp_path):

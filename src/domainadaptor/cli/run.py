@@ -28,6 +28,7 @@ from domainadaptor.cli.terminal import (
     progress_bar,
     show_notes,
 )
+from domainadaptor.data.open import published_images
 from domainadaptor.data.pictures import cache_folder
 from domainadaptor.errors import AdaptationError, BadFile, BadOption
 
@@ -295,6 +296,9 @@ def _needs(grid: "Grid") -> str:
     return f"{reasons}{commands}"
 
 
+_NAMED = 4  # networks of an experiment that its line in the list names
+
+
 def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
     from domainadaptor.experiments.store import Store
 
@@ -303,30 +307,40 @@ def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
     for grid in grids:
         cells = grid.runnable()
         left = {name: cell for name, cell in cells.items() if store is None or not store.is_done(name)}
-        unknown = sum(place.id is None for place in grid.places)
+        missing = {repr(place.cell): place.cell for place in grid.places if place.id is None}  # tables may share cells
         rows.append(
             {
                 "experiment": grid.experiment.name,
                 "title": grid.experiment.title,
                 "data": sorted({table.dataset for table in grid.experiment.tables}),
                 "networks": sorted({place.cell.network.label for place in grid.places}),
-                "cells": len(cells) + unknown,
+                "cells": len(cells) + len(missing),
                 "done": len(cells) - len(left),
-                "missing": unknown,
-                "minutes": _minutes([*left.values(), *(p.cell for p in grid.places if p.id is None)], grid),
+                "missing": len(missing),
+                "minutes": _minutes([*left.values(), *missing.values()], grid),
             }
         )
     if as_json:
         print_json(rows)
         return
-    table = Table(Column("experiment", no_wrap=True), "data", "networks", "cells", "done", "missing", "minutes left")
+    counted = ("cells", "done", "missing", "minutes")
+    table = Table(
+        "experiment, and what it needs",
+        *(Column(name, no_wrap=True, justify="right") for name in counted),
+        caption="missing: cells whose data or network is not here (`run FILE --missing` says what makes them); "
+        "minutes: a guess for what is not done, on two cores",
+    )
     for row in rows:
-        texts = [
-            ", ".join(value) if isinstance(value, list) else str(value) for key, value in row.items() if key != "title"
-        ]
-        texts[-1] = "not known" if row["minutes"] is None else texts[-1]
-        table.add_row(*map(Text, texts))
+        texts = ["not known" if row[name] is None else f"{row[name]:.0f}" for name in counted]
+        table.add_row(Text.assemble((str(row["experiment"]), "bold"), "\n", _needed(row)), *texts)
     out.print(table)
+
+
+def _needed(row: dict[str, Any]) -> str:
+    """The data and the networks of a row, the latter only begun where they are many."""
+    networks = row["networks"]
+    more = [f"and {len(networks) - _NAMED} more"] if len(networks) > _NAMED else []
+    return f"{', '.join(row['data'])}: {', '.join([*networks[:_NAMED], *more])}"
 
 
 def _minutes(cells: Iterable["Cell"], grid: "Grid") -> float | None:
@@ -343,8 +357,8 @@ def _minutes(cells: Iterable["Cell"], grid: "Grid") -> float | None:
 def _seconds(cell: "Cell", grid: "Grid") -> float:
     """Images, times passes, times what a plain pass takes an image."""
     plan = grid.experiment.networks.plan(cell.network.label)
-    dataset = grid.workshop.dataset(cell.dataset, cell.data_options)
-    images = sum(min(len(dataset.domain(name).part("test")), cell.images or 10**9) for name in cell.domains)
+    counts = _images(cell, grid)
+    images = sum(min(counts[name], cell.images or counts[name]) for name in cell.domains)
     if cell.measure:
         return images * plan.milliseconds / 1000
     described = domainadaptor.about(cell.method)
@@ -354,6 +368,22 @@ def _seconds(cell: "Cell", grid: "Grid") -> float:
     if described and "views" in described.forwards:
         own += cell.options.get("views", domainadaptor.options_of(cell.method)["views"])
     return images * (1 + own) * plan.milliseconds / 1000
+
+
+def _images(cell: "Cell", grid: "Grid") -> dict[str, int]:
+    """Of each domain; as published where the data are not on this machine.
+
+    Raises:
+        AdaptationError: They are not here, and how many there are is not known.
+    """
+    try:
+        dataset = grid.workshop.dataset(cell.dataset, cell.data_options)
+    except AdaptationError:
+        published = published_images(cell.dataset)
+        if set(cell.domains) <= published.keys():
+            return published
+        raise
+    return {name: len(dataset.domain(name).part("test")) for name in cell.domains}
 
 
 def _number(text: str, most: bool) -> float:

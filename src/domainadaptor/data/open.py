@@ -1,5 +1,6 @@
 """Data sets by name."""
 
+import sys
 from pathlib import Path
 
 from domainadaptor import plugins
@@ -35,3 +36,13 @@ def data_options(name: str) -> dict[str, object]:
         BadOption: There is no such data set.
     """
     return defaults_of(plugins.find(_SETS, "data set", name))
+
+
+def published_images(name: str) -> dict[str, int]:
+    """Images of each domain as the data set was published; empty where nothing was, as for a user's folders.
+
+    Raises:
+        BadOption: There is no such data set.
+    """
+    function = plugins.find(_SETS, "data set", name)
+    return dict(getattr(sys.modules[function.__module__], "IMAGES", {}))

@@ -1,6 +1,6 @@
 import pytest
 
-from domainadaptor.data.open import open_dataset
+from domainadaptor.data.open import open_dataset, published_images
 from domainadaptor.errors import BadFile
 from tests.data.trees import names, plant
 
@@ -81,6 +81,7 @@ def test_the_published_images(data_root):
         "photo": 1670,
         "sketch": 3929,
     }
+    assert {name: len(domain.examples) for name, domain in found.domains.items()} == published_images("pacs")
     assert sum(sum(counts.values()) for counts in found.counts().values()) == 9991
     assert len(found.classes) == 7
     assert found.skipped == {}

@@ -21,6 +21,7 @@ _CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hor
 _ARRAYS = ("", "CIFAR-10-C", "CIFAR10-C")
 _IMAGES = ("cifar10-jpeg/test", "cifar10/test", "test", "")
 _SEVERITIES = 5
+IMAGES = dict.fromkeys((CLEAN, *CORRUPTIONS), 10_000)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ _DOMAINS = {
     "pascal": ("PASCAL", "VOC2007"),
     "sun": ("SUN", "SUN09"),
 }
+IMAGES = {"caltech": 1415, "labelme": 2656, "pascal": 3376, "sun": 3282}
 _NUMBERS = {str(number): kind for number, kind in enumerate(_CLASSES)}
 # `full` holds the images of train and crossval a second time.
 _SPLIT = SplitFolders({"train": "train", "crossval": "val", "test": "test"}, copies=("full",))
