@@ -119,6 +119,12 @@ def test_experiments_are_written_in_three_formats(written):
         for ending in ("md", "csv", "tex"):
             assert (path / f"{chapter.plan.name}.{ending}").stat().st_size > 50
     assert "### pacs" in (path / "training.md").read_text()
+    listed = (path / "index.md").read_text()
+    links = re.findall(r"\]\(([^)]+)\)", listed)
+    assert links == [*(f"{chapter.plan.name}.md" for chapter in found.chapters), "training.md"]
+    assert all((path / link).is_file() for link in links)
+    lacking = [c.plan.name for c in found.chapters if any(s.shown.gaps for s in c.sections)]
+    assert lacking == re.findall(r"\]\((.*)\.md\).*cells to run", listed) != []
 
 
 def test_json_has_the_same_numbers(written):
@@ -154,7 +160,7 @@ def test_the_same_records_give_the_same_bytes(tmp_path):
     for place in ("b", "c"):
         write(build(tmp_path / "a"), tmp_path / place)
     files = [path.relative_to(tmp_path / "b") for path in (tmp_path / "b").rglob("*.*")]
-    assert len(files) == 6
+    assert len(files) == 7
     assert all((tmp_path / "b" / name).read_bytes() == (tmp_path / "c" / name).read_bytes() for name in files)
 
 

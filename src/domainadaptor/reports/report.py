@@ -83,6 +83,8 @@ def write(report: Report, output: Path) -> list[Path]:
     for chapter in report.chapters:
         for ending, writer in (("md", markdown), ("csv", csv), ("tex", latex)):
             files[f"{chapter.plan.name}.{ending}"] = writer.chapter(chapter).encode()
+    if report.name == "index":
+        files["index.md"] = markdown.contents(report.chapters, bool(report.training)).encode()
     if report.training:
         files["training.md"] = training.markdown(report.training).encode()
     for name, figure in figures.items():

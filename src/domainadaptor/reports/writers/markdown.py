@@ -22,6 +22,20 @@ def chapter(found: Chapter) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def contents(found: Sequence[Chapter], training: bool) -> str:
+    """The list of experiments, with two sentences on each and how many cells it lacks."""
+    lines = ["# Results", "All of it on one page: `index.html`, with figures in `figures`."]
+    entries = []
+    for part in found:
+        lacks = sum(len(section.shown.gaps) for section in part.sections)
+        about = re.match(r"(?:.*?\.(?:\s|$)){0,2}", part.plan.about.strip(), re.DOTALL)
+        said = f": {prose(' '.join(about[0].split()))}" if about and about[0] else ""
+        missing = f" (**{lacks} cells to run**)" if lacks else ""
+        entries.append(f"- [{escape(part.plan.title)}]({part.plan.name}.md){said}{missing}")
+    entries += ["- [Trained networks](training.md)"] if training else []
+    return "\n\n".join([*lines, "\n".join(entries)]) + "\n"
+
+
 def section(part: Section, command: str) -> str:
     """One table of an experiment, with its figures and what must be said of it."""
     lines = [f"## {escape(part.title)}"]
