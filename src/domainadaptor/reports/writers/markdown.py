@@ -28,7 +28,7 @@ def contents(found: Sequence[Chapter], training: bool) -> str:
     entries = []
     for part in found:
         lacks = sum(len(section.shown.gaps) for section in part.sections)
-        about = re.match(r"(?:.*?\.(?:\s|$)){0,2}", part.plan.about.strip(), re.DOTALL)
+        about = re.match(r"(?:.*?(?:\.\s|$)){1,2}", part.plan.about.strip(), re.DOTALL)
         said = f": {prose(' '.join(about[0].split()))}" if about and about[0] else ""
         missing = f" (**{lacks} cells to run**)" if lacks else ""
         entries.append(f"- [{escape(part.plan.title)}]({part.plan.name}.md){said}{missing}")
