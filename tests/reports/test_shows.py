@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from domainadaptor.reports.figures.canvas import GREY
 from domainadaptor.reports.grid import number, signed
 from domainadaptor.reports.records import read_results
 from domainadaptor.reports.remarks import remarks
@@ -123,6 +124,18 @@ def test_segments_are_told_in_order(made):
     assert texts(grid)["untouched network"]["photo"] == f"{number(np.mean(plain))} ± {number(np.std(plain))}"
     whole = [100 * sum(s["right"] for s in r["scores"].values()) / (40 * len(DOMAINS)) for r in records]
     assert texts(grid)["Tent"]["all"] == f"{np.mean(whole):.1f} ± {np.std(whole):.1f}"
+
+
+def test_a_row_of_the_untouched_network_is_the_grey_line(made):
+    rows = [
+        {"label": label, "cells": {"PACS": [made.write(made.record(DOMAINS, method, 0, segments=True))["id"]]}}
+        for label, method in (("Tent", "tent"), ("DeepAll", "source"))
+    ]
+    found = show(asked(made, table("t", rows, ["PACS"], show="segments")))
+    panel = found.figures[0].draw().axes[0]
+    handles, labels = panel.get_legend_handles_labels()
+    grey = {label: handle.lines[0].get_color() == GREY for handle, label in zip(handles, labels, strict=True)}
+    assert grey == {"Tent": False, "DeepAll": True}
 
 
 def test_distances_have_a_line_each_and_the_papers_mean(made):

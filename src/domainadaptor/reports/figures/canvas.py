@@ -99,17 +99,18 @@ def panels(count: int, across: int, width: float, height: float) -> tuple[Any, l
 
 def look(number: int) -> dict[str, Any]:
     """Color, marker and dashes of a line: all differ for the first eight, and together for many more."""
+    again = number // len(COLORS)
     return {
         "color": COLORS[number % len(COLORS)],
-        "marker": MARKERS[number % len(MARKERS)],
-        "linestyle": DASHES[number // len(COLORS) % len(DASHES)],
+        "marker": MARKERS[(number + 3 * again) % len(MARKERS)],
+        "linestyle": DASHES[again % len(DASHES)],
     }
 
 
 def legend_right(panel: Any, entries: int) -> None:
     """A legend beside the panel, where it hides nothing."""
     if entries:
-        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=3)  # dashes show
 
 
 def tall_enough(height: float, labels: Sequence[str]) -> float:

@@ -69,12 +69,12 @@ def _walks(ask: Ask, column: str) -> list[Walk]:
             continue
         names = [segment["name"] for segment in runs[0]]
         fresh = tuple(at for at, segment in enumerate(runs[0]) if at and segment.get("fresh"))
-        walks.append(Walk(row.label, row.group, names, _values(runs, "right"), _overall(runs, "right"), fresh))
+        plain = all(record["run"].get("method") == "source" for record in ask.records(row))
+        walks.append(Walk(row.label, row.group, names, _values(runs, "right"), _overall(runs, "right"), fresh, plain))
         if untouched is None:
             overall = _overall(runs, "source_right")
             untouched = Walk(_UNTOUCHED, "", names, _values(runs, "source_right"), overall, fresh, reference=True)
-    plain = {record["run"].get("method") for row in ask.table.rows for record in ask.records(row)}
-    return walks if untouched is None or "source" in plain else [untouched, *walks]
+    return walks if untouched is None or any(walk.reference for walk in walks) else [untouched, *walks]
 
 
 def _values(runs: Sequence[Sequence[Record]], count: str) -> list[Spread | None]:
