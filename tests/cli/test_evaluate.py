@@ -56,6 +56,16 @@ def test_records_are_kept_and_found_again(program, base):
     assert len(list((kept / "records").glob("*.json"))) == 1
 
 
+def test_a_damaged_record_is_made_again_and_said(program, base):
+    words = arguments(base, "--method", "tent", "--output", str(base / "results"))
+    program(*words)
+    (path,) = (base / "results" / "records").glob("*.json")
+    path.write_text(path.read_text()[:99])
+    result = program(*words)
+    assert result.returncode == 0
+    assert f"{path.name} was damaged" in result.stderr
+
+
 def test_a_record_of_a_method_with_another_default_is_made_again(program, base):
     words = arguments(base, "--method", "tent", "--output", str(base / "results"), "--json")
     (first,) = json.loads(program(*words).stdout)

@@ -1,10 +1,13 @@
 """`domainadaptor run` from the command line."""
 
 import json
+import shlex
+import signal
 
 import pytest
 import torch
 
+from domainadaptor.cli.run import _helpers
 from tests.experiments.pictures import make_checkpoint, make_pictures
 
 TEXT = """
@@ -223,7 +226,50 @@ def test_missing_prints_commands_alone(program, base):
     text = TEXT.replace('checkpoint = "none/{target}.safetensors"', 'train = { dataset = "folders", size = 12 }')
     (base / "experiments" / "small.toml").write_text(text)
     (line,) = program(*arguments(base, "--missing")).stdout.splitlines()
-    assert line == "domainadaptor train folders --size 12 --seed 0 --target night"
+    place = shlex.join(["--root", str(base / "pictures")])
+    assert line == f"domainadaptor train folders --size 12 --seed 0 --target night {place}"
+
+
+def test_a_list_leaves_a_damaged_record_where_it_is(program, base):
+    program(*arguments(base, *OWN))
+    path = sorted((base / "results" / "records").glob("*.json"))[0]
+    path.write_text(path.read_text()[:99])
+    (row,) = json.loads(program("run", "--list", "--root", str(base / "pictures"), *OWN, "--json").stdout)
+    assert row["done"] == 1
+    assert path.is_file()
+
+
+def test_a_run_without_the_data_keeps_what_the_plan_knew(program, base):
+    program(*arguments(base, *OWN))
+    before = json.loads((base / "results" / "plans" / "small.json").read_text())
+    (base / "empty").mkdir()
+    words = arguments(base, *OWN)
+    words[words.index(str(base / "pictures"))] = str(base / "empty")
+    assert program(*words).returncode == 1
+    after = json.loads((base / "results" / "plans" / "small.json").read_text())
+    assert [row["cells"] for row in after["tables"][0]["rows"]] == [row["cells"] for row in before["tables"][0]["rows"]]
+
+
+def test_helpers_end_with_a_run_that_is_told_to(monkeypatch):
+    ended = []
+
+    class Process:
+        def __init__(self, *_, **__):
+            pass
+
+        def terminate(self):
+            ended.append("told")
+
+        def wait(self):
+            ended.append("gone")
+
+    monkeypatch.setattr("domainadaptor.cli.run.subprocess.Popen", Process)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as raised, _helpers(2, ["run"]):
+        signal.raise_signal(signal.SIGTERM)
+    assert raised.value.code == 128 + signal.SIGTERM
+    assert ended == ["told", "gone"]
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_an_output_that_is_a_file_is_said(program, base):

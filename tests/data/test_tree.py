@@ -219,6 +219,21 @@ def test_the_stamp_changes_with_the_file(tmp_path):
     assert pickle.loads(pickle.dumps(reader)) == reader
 
 
+@pytest.mark.parametrize("suffix", [".bmp", ".ppm", ".tif"])
+def test_the_mark_sees_other_pixels_in_files_of_the_same_size(tmp_path, suffix):
+    reader = FileReader(tmp_path)
+    path = tmp_path / f"x{suffix}"
+    marks, sizes = [], []
+    for color in ("red", "blue", "red"):
+        Image.new("RGB", (9, 9), color).save(path)
+        marks.append(reader.mark(path.name))
+        sizes.append(path.stat().st_size)
+    assert len(set(sizes)) == 1
+    assert marks[0] == marks[2] != marks[1]
+    os.utime(path, (0, 0))
+    assert reader.mark(path.name) == marks[0], "the same file elsewhere is the same data"
+
+
 def test_links_in_a_circle_are_skipped(tmp_path):
     for domain in ("a", "b"):
         for kind in ("x", "y"):

@@ -28,10 +28,12 @@ def make_pictures(root: Path, each: int = 8) -> Path:
     return root
 
 
-def make_checkpoint(path: Path, sources: tuple[str, ...] = ("day", "dusk"), dataset: str = "pictures") -> Path:
+def make_checkpoint(
+    path: Path, sources: tuple[str, ...] = ("day", "dusk"), dataset: str = "pictures", recipe: dict | None = None
+) -> Path:
     """A network with random weights and norms as after training."""
     torch.manual_seed(0)
     network = stir(make_network("resnet20", 3, head_bias=True, norm="batch"))
-    card = Card("cifar:resnet20", CLASSES, squashed(12), dataset=dataset, sources=sources)
+    card = Card("cifar:resnet20", CLASSES, squashed(12), dataset=dataset, sources=sources, recipe=recipe or {})
     save_checkpoint(path, Checkpoint(card, network.state_dict()))
     return path

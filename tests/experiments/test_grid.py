@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import domainadaptor as da
+from domainadaptor.data.open import open_dataset
 from domainadaptor.data.preprocessing import squashed
 from domainadaptor.errors import BadFile
 from domainadaptor.experiments import grid as grids
@@ -18,6 +20,7 @@ from domainadaptor.experiments.grid import Grid, Watcher, kept, run_all
 from domainadaptor.experiments.networks import Located
 from domainadaptor.experiments.spec import read_experiment
 from domainadaptor.experiments.store import Store
+from domainadaptor.networks.checkpoint import make_network
 from tests.experiments.pictures import make_checkpoint, make_pictures
 
 TEXT = """
@@ -50,11 +53,11 @@ def base(tmp_path):
     return tmp_path
 
 
-def grid_of(base, text=TEXT):
+def grid_of(base, text=TEXT, root="pictures"):
     path = base / "small.toml"
     path.write_text(text.format(base=base))
-    workshop = Workshop(base / "pictures", base / "images", torch.device("cpu"))
-    return Grid(read_experiment(path, base / "runs"), workshop)
+    workshop = Workshop(base / root, base / "images", torch.device("cpu"))
+    return Grid(read_experiment(path, base / "runs", dataset=workshop.dataset), workshop)
 
 
 def records_of(store):
@@ -216,6 +219,101 @@ def test_a_cell_that_another_process_tried_in_vain_meanwhile_is_left_to_the_next
     assert len(ran) == 3
     assert run_all(grid_of(base), store, SILENT) == {}
     assert len(ran) == 4
+
+
+def test_the_same_images_in_a_folder_of_another_name_are_sources_all_the_same(base):
+    train = open_dataset("folders", base / "pictures")
+    make_checkpoint(base / "mine.safetensors", recipe={"data": train.fingerprint()})
+    shutil.copytree(base / "pictures", base / "renamed")
+    records = []
+    for name in ("pictures", "renamed"):
+        grid = grid_of(base, root=name)
+        store = Store(base / f"results-{name}")
+        run_all(grid, store, SILENT)
+        records.append(records_of(store))
+    assert records[0].keys() == records[1].keys()
+    for name, record in records[0].items():
+        seen = [domain for domain in record["run"]["domains"] if domain == "dusk"]
+        assert record["run"].get("validation", []) == seen
+        assert record["images"] == records[1][name]["images"]
+        assert bool(record.get("cautions")) == bool(seen)
+
+
+def test_other_images_under_the_name_of_a_source_are_tested_with_a_caution(base):
+    make_checkpoint(base / "mine.safetensors", dataset="elsewhere")
+    store = Store(base / "results")
+    run_all(grid_of(base), store, SILENT)
+    for record in records_of(store).values():
+        assert "validation" not in record["run"]
+        assert sum(record["images"].values()) == 24
+        cautions = record.get("cautions", [])
+        assert ["if they are the same images" in text for text in cautions] == [True] * ("dusk" in record["images"])
+
+
+def test_a_domain_gives_the_same_images_whatever_is_beside_it(base):
+    workshop = Workshop(base / "pictures", None, torch.device("cpu"))
+    located = Located("mine", str(base / "mine.safetensors"), base / "mine.safetensors")
+    drawn = []
+    for domains in (("night",), ("day", "night")):
+        cell = Cell("folders", domains, located, protocol="continual", images=7)
+        _, segments = workshop.stream(cell, workshop.open(located))
+        drawn.append([item for batch in segments[-1].batches for item in batch])
+    assert drawn[0] == drawn[1]
+    assert len(drawn[0]) == 7
+
+
+def test_a_record_has_the_defaults_of_its_protocol_and_skips_only_what_it_met(base):
+    (base / "pictures" / "night" / "cat" / "broken.png").write_bytes(b"no picture")
+    workshop = Workshop(base / "pictures", base / "images", torch.device("cpu"))
+    located = Located("mine", str(base / "mine.safetensors"), base / "mine.safetensors")
+    few = workshop.measure(Cell("folders", ("night",), located, protocol="few-data"))
+    assert few["defaults"]["few-data subset"] == 64
+    assert list(few["skipped"]) == ["night/cat/broken.png"]
+    whole = [workshop.measure(Cell("folders", ("night",), located, images=4, order=order)) for order in range(4)]
+    met = [bool(record["skipped"]) for record in whole]
+    assert [record["images"]["night"] for record in whole] == [3 if broken else 4 for broken in met]
+    assert not all(met)
+
+
+def test_cells_that_cannot_run_any_more_keep_their_records_in_the_plan(base):
+    store = Store(base / "results")
+    run_all(grid_of(base), store, SILENT)
+    before = store.read_plan("small")
+    (base / "mine.safetensors").rename(base / "gone.safetensors")
+    grid = grid_of(base)
+    assert not grid.runnable()
+    grid.write_plan(store)
+    after = store.read_plan("small")
+    assert [row["cells"] for row in after["tables"][0]["rows"]] == [row["cells"] for row in before["tables"][0]["rows"]]
+    changed = grid_of(base, TEXT.replace("lr = 0.05", "lr = 0.06"))
+    changed.write_plan(store)
+    rows = {row["label"]: row["cells"] for row in store.read_plan("small")["tables"][0]["rows"]}
+    assert rows["untouched"] == before["tables"][0]["rows"][0]["cells"]
+    assert rows["Tent"] == {"night": [None], "dusk": [None]}, "of another rate there is no record"
+
+
+def test_outputs_without_names_are_taken_in_the_order_of_the_classes(base):
+    torch.manual_seed(0)
+    torch.save(make_network("resnet20", 3, head_bias=True, norm="batch").state_dict(), base / "plain.pth")
+    workshop = Workshop(base / "pictures", None, torch.device("cpu"))
+    located = Located("plain", "cifar:resnet20", weights=str(base / "plain.pth"))
+    record = workshop.measure(Cell("folders", ("night",), located))
+    assert record["images"] == {"night": 24}
+    assert ["cat, dog, owl" in text for text in record["cautions"]] == [True]
+
+
+def test_a_checkpoint_without_its_record_says_how_it_was_trained(base):
+    options = {"tasks": ("rotation",), "weight": 0.5}
+    recipe = {"dataset": "pictures", "sources": ("day", "dusk"), "data": "x", "network": "cifar:resnet20",
+              "epochs": 3, "batch_size": 128, "options": options}  # fmt: skip
+    make_checkpoint(base / "mine.safetensors", recipe=recipe)
+    workshop = Workshop(base / "pictures", None, torch.device("cpu"))
+    located = Located("mine", str(base / "mine.safetensors"), base / "mine.safetensors")
+    command = workshop.run_of(Cell("folders", ("night",), located))["checkpoint"]["command"]
+    assert command == (
+        "domainadaptor train folders --network cifar:resnet20 --epochs 3 --task rotation --option weight=0.5 --seed 0 "
+        "--source day --source dusk"
+    )
 
 
 def test_domains_that_are_not_there_are_said_before_anything_runs(base):

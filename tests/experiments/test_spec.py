@@ -1,11 +1,14 @@
 """Experiment files: what they expand to, and every mistake at once."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from domainadaptor.data.open import published_images
 from domainadaptor.errors import BadFile
+from domainadaptor.evaluation.protocols import protocols
+from domainadaptor.experiments import spec
 from domainadaptor.experiments.networks import Located
 from domainadaptor.experiments.spec import NETWORKS, read_experiment
 from domainadaptor.experiments.table import cells
@@ -125,8 +128,29 @@ def test_all_mistakes_are_said_at_once(read):
     with pytest.raises(BadFile) as raised:
         read(text)
     said = str(raised.value)
-    for part in ("titel", "adamixbm", "adamixbn", "papr", "seedz", "batch_size", "whole number", "nothing was"):
+    for part in ("titel", "adamixbm", "adamixbn", "papr", "seedz", "batch_size", "whole number", "nothing was",
+                 "'min'", "acuracy"):  # fmt: skip
         assert part in said, part
+
+
+def test_a_wrong_kind_or_row_hides_nothing_else_of_a_table(read):
+    text = GOOD.replace('dataset = "pacs"', 'dataset = "pcs"\nprotocol = "few-data"')
+    text = text.replace("seeds = [0, 3]", "seeds = [0, 0]").replace(
+        'domains = ["photo", "sketch"]', 'domains = ["a", "a"]'
+    )
+    text += 'rows = ["nobody"]\nsweep = { option = "subset", values = [0] }\n'
+    with pytest.raises(BadFile) as raised:
+        read(text)
+    said = str(raised.value)
+    for part in ("'pcs'", "seeds", "domains", "'nobody'", "subset"):
+        assert part in said, part
+    assert "or groups" not in said, "there are domains"
+
+
+def test_a_group_of_several_needs_one_network_for_all(read):
+    groups = 'protocol = "mixed-images"\ngroups = { both = ["photo", "sketch"] }'
+    with pytest.raises(BadFile, match="'mine' is another network for each target"):
+        read(GOOD.replace('domains = ["photo", "sketch"]', groups))
 
 
 @pytest.mark.parametrize(
@@ -167,6 +191,14 @@ def test_the_experiments_of_this_project_are_well_formed(path, tmp_path):
     for table in experiment.tables:
         grouped = {domain for stream in table.groups.values() for domain in stream}
         assert {*table.domains, *grouped, *table.sources} <= published_images(table.dataset).keys(), table.title
+
+
+def test_the_documentation_has_a_good_example_and_every_key(tmp_path):
+    text = (EXPERIMENTS / "README.md").read_text()
+    (tmp_path / "example.toml").write_text(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
+    assert read_experiment(tmp_path / "example.toml", tmp_path).tables
+    for word in (*spec._TABLE, *spec._ROW, *spec._TOP, *spec.SHOWS, *protocols()):
+        assert re.search(rf"\b{word}\b", text), word
 
 
 def test_there_is_an_experiment_for_every_table_of_the_paper(tmp_path):

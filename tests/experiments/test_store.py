@@ -18,7 +18,7 @@ def test_what_is_written_is_read(tmp_path):
     assert store.read("abc") is None
     store.write(RECORD)
     assert store.read("abc") == RECORD
-    assert store.is_done("abc")
+    assert store.seems_done("abc")
     assert os.listdir(tmp_path / "records") == ["abc.json"]
 
 
@@ -34,13 +34,17 @@ def test_what_is_written_is_read(tmp_path):
     ids=["cut", "edited", "other", "empty", "format"],
 )
 def test_a_damaged_record_is_put_aside_and_made_again(tmp_path, spoil):
-    store = Store(tmp_path)
+    said = {}
+    store = Store(tmp_path, said.__setitem__)
     store.write(RECORD)
     path = tmp_path / "records" / "abc.json"
     text = spoil(path.read_text())
     path.write_text(text)
+    assert not store.seems_done("abc")
+    assert path.read_text() == text, "only reading it for use puts it aside"
+    assert not said
     assert store.read("abc") is None
-    assert "abc.json" in store.damaged
+    assert list(said) == ["abc.json"]
     assert (tmp_path / "records" / "abc.json.damaged").read_text() == text
     store.write(RECORD)
     assert store.read("abc") == RECORD
@@ -50,7 +54,7 @@ def test_a_failed_cell_is_not_done(tmp_path):
     store = Store(tmp_path)
     store.write({key: value for key, value in RECORD.items() if key != "scores"} | {"failed": "no memory"})
     assert store.read("abc")["failed"] == "no memory"
-    assert not store.is_done("abc")
+    assert not store.seems_done("abc")
 
 
 def test_a_record_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
@@ -104,11 +108,12 @@ def test_the_sum_does_not_depend_on_the_order_of_names(tmp_path):
 
 
 def test_a_record_under_another_name_is_put_aside(tmp_path):
-    store = Store(tmp_path)
+    said = {}
+    store = Store(tmp_path, said.__setitem__)
     store.write(RECORD)
     (tmp_path / "records" / "abc.json").rename(tmp_path / "records" / "abd.json")
     assert store.read("abd") is None
-    assert "'abc'" in store.damaged["abd.json"]
+    assert "'abc'" in said["abd.json"]
 
 
 def test_every_damaged_record_is_kept(tmp_path):

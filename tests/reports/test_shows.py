@@ -126,6 +126,13 @@ def test_segments_are_told_in_order(made):
     assert texts(grid)["Tent"]["all"] == f"{np.mean(whole):.1f} ± {np.std(whole):.1f}"
 
 
+def test_cautions_of_records_are_remarks(made):
+    caution = "dusk is a source of this network: its validation images were taken"
+    row = made.row("Tent", "tent", ["sketch"], seeds=(0, 1), cautions=[caution])
+    found = remarks(asked(made, table("t", [row], ["sketch"])))
+    assert [said for said in found if "validation" in said] == [f"D{caution[1:]}."]
+
+
 def test_a_row_of_the_untouched_network_is_the_grey_line(made):
     rows = [
         {"label": label, "cells": {"PACS": [made.write(made.record(DOMAINS, method, 0, segments=True))["id"]]}}
@@ -229,7 +236,7 @@ def test_remarks_name_harm_falls_and_other_worlds(made):
     ours, plain = (100 * record["scores"]["sketch"][count] / 40 for count in ("right", "source_right"))
     assert f"Below the untouched network end: LAME on sketch ({ours:.1f} against {plain:.1f})." in said
     assert "LAME: 2 batches were answered by the untouched network: not finite." in said
-    assert "1 images could not be read and are not counted: sketch/a.jpg." in said
+    assert "Images that could not be read and are not counted (1): sketch/a.jpg." in said
     assert "The records come from more than one version of torch: 2.10.0 (1 record), 2.11.0 (1 record)." in said
     shares = [r["scores"][d]["right"] / 40 for r, d in ((record, "sketch"), (other, "photo"))]
     errors = [100 * (share * (1 - share) / 40) ** 0.5 for share in shares]

@@ -97,6 +97,17 @@ def test_many_columns_have_the_paper_below_them(made):
     assert theirs.entries[4].text.startswith("82.3, ")  # the mean is the paper's average
 
 
+def test_a_cell_that_cannot_run_says_why(made):
+    row = made.row("Tent", "tent", ["sketch"], seeds=(0,), keep=False)
+    row |= {"cells": {"sketch": [None]}, "missing": {"sketch": ["no checkpoint at 'mine.safetensors'"]}}
+    found = shown(made, table("t", [row], ["sketch"]))
+    (gap,) = found.gaps
+    assert not gap.failed
+    ((_, [(said, _)]),) = gap_lines(found.gaps, "run")
+    assert said == "Tent, sketch: no checkpoint at 'mine.safetensors'"
+    assert (found.facts[0].state, found.facts[0].reason) == ("missing", gap.missing)
+
+
 def test_a_missing_cell_names_its_command_and_spoils_the_mean(made):
     row = made.row("Tent", "tent", DOMAINS[:3])
     late = made.row("Tent", "tent", ["sketch"], keep=False)

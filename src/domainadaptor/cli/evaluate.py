@@ -24,6 +24,7 @@ from domainadaptor.cli.terminal import (
     out,
     print_json,
     progress_bar,
+    show_damaged,
     show_notes,
 )
 from domainadaptor.data.pictures import cache_folder
@@ -124,7 +125,7 @@ def evaluate(
         for stream in streams  # all methods on one, so that the untouched network is asked once
         for name in ([methods[0]] if measure else dict.fromkeys(methods))
     ]
-    store = None if output is None else Store(output)
+    store = None if output is None else Store(output, show_damaged)
     records = []
     with progress_bar(total=0) as bar:
         for cell in cells:
@@ -148,15 +149,14 @@ def evaluate(
 
 def _unseen(workshop: Any, located: Any, dataset: str, options: Mapping[str, Any]) -> list[str]:
     """The domains that the network was not trained on; all of them where that is not known."""
-    opened = workshop.open(located)
     domains = workshop.dataset(dataset, options).domains
-    if opened.dataset != workshop.dataset(dataset, options).name:
-        return list(domains)
-    return [name for name in domains if name not in opened.sources] or list(domains)
+    sources = workshop.sources_of(located, dataset, options)
+    return [name for name in domains if name not in sources] or list(domains)
 
 
 def _show(records: Sequence[Mapping[str, Any]]) -> None:
     from domainadaptor.reports.counts import ratio as plain_inferences
+    from domainadaptor.reports.grid import number
 
     if "values" in records[0]:
         print_json([record["values"] for record in records])
@@ -170,8 +170,8 @@ def _show(records: Sequence[Mapping[str, Any]]) -> None:
     )
     for record in records:
         ratio = plain_inferences([record])
-        for number, (domain, score) in enumerate(record["scores"].items()):
-            percent = [f"{100 * score[key] / score['images']:.1f}" for key in ("source_right", "before_right", "right")]
+        for at, (domain, score) in enumerate(record["scores"].items()):
+            percent = [number(100 * score[key] / score["images"]) for key in ("source_right", "before_right", "right")]
             counts = [str(score[key]) for key in ("better", "worse")]
             table.add_row(
                 Text(record["run"]["method"]),
@@ -179,6 +179,6 @@ def _show(records: Sequence[Mapping[str, Any]]) -> None:
                 str(score["images"]),
                 *percent,
                 *counts,
-                f"{ratio:.2f}" if ratio and number == 0 else "",
+                f"{ratio:.2f}" if ratio and at == 0 else "",
             )
     out.print(table)

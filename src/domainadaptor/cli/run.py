@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ from domainadaptor.cli.terminal import (
     out,
     print_json,
     progress_bar,
+    show_damaged,
     show_notes,
 )
 from domainadaptor.data.open import published_images
@@ -90,7 +92,7 @@ def run(
     refused: list[str] = []
     for path in files:
         try:
-            grids.append(Grid(read_experiment(path, cache_folder() / "runs", given), workshop))
+            grids.append(Grid(read_experiment(path, cache_folder() / "runs", given, workshop.dataset), workshop))
         except BadFile as error:
             refused.append(str(error))
     if refused and not (listed and grids):
@@ -108,9 +110,10 @@ def run(
     elif missing:
         wanted = {command: why for grid in grids for command, why in grid.missing().items()}
         show_notes(dict.fromkeys(wanted.values()))
+        place = f" {shlex.join(['--root', str(root)])}" if root else ""
         for command, why in wanted.items():
             if command != why:  # a reason alone is no command
-                typer.echo(command)
+                typer.echo(command + place)
     else:
         words = [
             "run",
@@ -148,9 +151,11 @@ def _helpers(jobs: int, words: list[str]) -> Iterator[None]:
         )
         for _ in range(jobs - 1)
     ]
+    before_that = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # others end too
     try:
         yield  # until every cell is done, whoever did it
     finally:
+        signal.signal(signal.SIGTERM, before_that)
         torch.set_num_threads(before)
         for other in others:
             other.terminate()
@@ -161,13 +166,13 @@ def _run(grids: list["Grid"], output: Path, as_json: bool) -> None:
     from domainadaptor.experiments.grid import Watcher, run_all
     from domainadaptor.experiments.store import Store
 
-    store = Store(output)
+    store = Store(output, show_damaged)
     failed: dict[str, str] = {}
     idle = []
     for grid in grids:
         cells = grid.runnable()
         if not cells:
-            store.write_plan(grid.plan(output))  # a report says what is missing
+            grid.write_plan(store)  # a report says what is missing
             idle.append(f"{grid.experiment.name} cannot run: {_needs(grid)}")
             continue
         if grid.missing():
@@ -179,10 +184,9 @@ def _run(grids: list["Grid"], output: Path, as_json: bool) -> None:
             except KeyboardInterrupt:
                 err.print("interrupted: the same command goes on with the next cell", highlight=False)
                 raise typer.Exit(Exit.INTERRUPTED) from None
+        show_notes(show.cautions)
         if not as_json:
             _show(grid, store)
-    for name, why in store.damaged.items():
-        err.print(f"note: the record {name} was damaged and made again: {why}", markup=False, soft_wrap=True)
     for name, why in failed.items():
         err.print(f"failed {name}: {why}", markup=False, highlight=False, soft_wrap=True)
     if len(idle) == len(grids):
@@ -207,6 +211,7 @@ class _Lines:
         self._begun = time.perf_counter()
         self._first: int | None = None
         self._text = ""
+        self.cautions: dict[str, None] = {}
 
     def begun(self, cell: "Cell", done: int, total: int) -> None:
         """A cell is next."""
@@ -224,6 +229,7 @@ class _Lines:
 
     def ended(self, cell: "Cell", record: dict[str, Any]) -> None:
         """What came of it, as a line where there is no bar."""
+        self.cautions |= dict.fromkeys(record.get("cautions", ()))
         assert self._first is not None
         spent = time.perf_counter() - self._begun
         left = spent / (self._done + 1 - self._first) * (self._total - self._done - 1)
@@ -249,6 +255,8 @@ def _outcome(record: dict[str, Any]) -> str:
 
 def _show(grid: "Grid", store: Any) -> None:
     """The tables so far: mean accuracy over seeds."""
+    from domainadaptor.reports.grid import number
+
     for table in grid.plan()["tables"]:
         if table["show"] in ("statistics-distances", "statistics-variance", "classifier-norms", "loss-curves"):
             continue
@@ -259,7 +267,7 @@ def _show(grid: "Grid", store: Any) -> None:
             values = [_mean(row["cells"][column], store) for column in table["columns"]]
             whole = [sum(values) / len(values)] if table["mean"] and None not in values else [None]  # type: ignore[arg-type]
             cells = [*values, *(whole if table["mean"] else [])]
-            shown.add_row(Text(row["label"]), *("" if value is None else f"{value:.1f}" for value in cells))
+            shown.add_row(Text(row["label"]), *(number(value) for value in cells))
         out.print(shown)
 
 
@@ -306,7 +314,7 @@ def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
     rows = []
     for grid in grids:
         cells = grid.runnable()
-        left = {name: cell for name, cell in cells.items() if store is None or not store.is_done(name)}
+        left = {name: cell for name, cell in cells.items() if store is None or not store.seems_done(name)}
         missing = {repr(place.cell): place.cell for place in grid.places if place.id is None}  # tables may share cells
         rows.append(
             {

@@ -77,6 +77,11 @@ def show_notes(notes: Iterable[str]) -> None:
         err.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
 
 
+def show_damaged(name: str, why: str) -> None:
+    """Prints that a record could not be used."""
+    show_notes([f"the record {name} was damaged and is made again: {why}"])
+
+
 def print_json(value: object) -> None:
     """Prints JSON alone on standard output."""
     sys.stdout.write(json.dumps(value, indent=2) + "\n")

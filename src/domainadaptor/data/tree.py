@@ -2,6 +2,7 @@
 
 import os
 import unicodedata
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from domainadaptor.data.splits import check_labels, read_lists, seeded_sentence,
 from domainadaptor.errors import BadFile
 from domainadaptor.options import suggestion
 
+_UNCOMPRESSED = frozenset([".bmp", ".pgm", ".ppm", ".tif", ".tiff"])
 TESTING = "all images are for testing, none to train on"
 
 
@@ -43,8 +45,14 @@ class FileReader:
         return f"{seen.st_size}-{seen.st_mtime_ns}"
 
     def mark(self, name: str) -> str:
-        """Size of the file."""
-        return self.stamp(name).partition("-")[0]
+        """Size of the file; with a sum of its content where all images of a shape have the same size."""
+        size = self.stamp(name).partition("-")[0]
+        if Path(name).suffix.lower() not in _UNCOMPRESSED:
+            return size
+        try:
+            return f"{size}-{zlib.crc32((self.folder / name).read_bytes()):08x}"
+        except OSError:
+            return size
 
 
 @dataclass(frozen=True)

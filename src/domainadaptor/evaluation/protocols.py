@@ -103,13 +103,13 @@ def protocols() -> dict[str, str]:
     return {name: (function.__doc__ or "").partition("\n")[0] for name, function in _PROTOCOLS.items()}
 
 
-def protocol_options(name: str) -> set[str]:
-    """The options of a protocol.
+def protocol_options(name: str) -> dict[str, Any]:
+    """The options of a protocol, with their defaults.
 
     Raises:
         BadOption: There is no such protocol.
     """
-    return set(defaults_of(_find(name)))
+    return defaults_of(_find(name))
 
 
 def check_protocol(name: str, options: Mapping[str, Any]) -> None:
@@ -138,9 +138,9 @@ def _find(name: str) -> Protocol:
     return _PROTOCOLS[name]
 
 
-def shuffled(items: Sequence[Item], domain: int, seed: int, most: int | None) -> list[Item]:
-    """A domain's images in an order that the seed decides, at most so many of them."""
-    order = np.random.default_rng([seed, 0, domain]).permutation(len(items))[:most]
+def shuffled(items: Sequence[Item], seed: int, most: int | None) -> list[Item]:
+    """A domain's images in an order that the seed decides, whatever is beside it; at most so many of them."""
+    order = np.random.default_rng([seed, 0, 0]).permutation(len(items))[:most]
     return [items[at] for at in order]
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,8 +31,14 @@ class Cell:
     sources: tuple[str, ...] = ()  # whose images a method may look at as source images; the network's own otherwise
     measure: str = ""  # another measurement than a method's accuracy
 
-    def run(self, data: str, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-        """For a record: the settings, with the fingerprint of the data and what is known of the network."""
+    def run(self, data: str, checkpoint: Mapping[str, Any], seen: Sequence[str] = ()) -> dict[str, Any]:
+        """For a record: the settings, with the fingerprint of the data and what is known of the network.
+
+        Args:
+            data: The fingerprint.
+            checkpoint: What is known of the network.
+            seen: Domains that it was trained on, of which validation images alone are taken.
+        """
         settings: dict[str, Any] = {
             "dataset": self.dataset,
             "data_options": dict(self.data_options),
@@ -40,6 +46,7 @@ class Cell:
             "domains": list(self.domains),
             "checkpoint": dict(checkpoint),
         }
+        settings |= {"validation": list(seen)} if seen else {}
         if self.measure:
             return settings | {
                 "measure": self.measure,

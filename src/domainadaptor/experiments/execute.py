@@ -20,10 +20,10 @@ from domainadaptor.data.pictures import Pictures, Progress
 from domainadaptor.data.preprocessing import Preprocessing
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.evaluation.evaluate import PlainLogits, TestImages, evaluate
-from domainadaptor.evaluation.protocols import Item, Segment, arrange, shuffled
+from domainadaptor.evaluation.protocols import Item, Segment, arrange, protocol_options, shuffled
 from domainadaptor.experiments.cell import Cell, id_of
 from domainadaptor.experiments.measures import MEASURES, Setting, training_record
-from domainadaptor.experiments.networks import Located
+from domainadaptor.experiments.networks import Located, training_command
 from domainadaptor.experiments.store import FORMAT
 from domainadaptor.files import digest_of
 from domainadaptor.networks.build import Opened, open_network
@@ -46,6 +46,7 @@ class Workshop:
     _fingerprints: dict[str, str] = field(default_factory=dict)
     _pictures: dict[tuple[str, str, Preprocessing], Pictures] = field(default_factory=dict)  # by data set and options
     _known: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _origins: dict[str, tuple[str, str]] = field(default_factory=dict)  # of a network: its data set, its images
     _network: tuple[str, Opened] | None = None
     _plain: tuple[Any, PlainLogits] = (None, {})  # of the last network and stream, for the next method to meet them
 
@@ -69,7 +70,8 @@ class Workshop:
         Raises:
             AdaptationError: Data or network are not there.
         """
-        return cell.run(self.fingerprint(cell.dataset, cell.data_options), self._known_of(cell.network, cell.seed))
+        known = self._known_of(cell.network, cell.seed)
+        return cell.run(self.fingerprint(cell.dataset, cell.data_options), known, self._seen(cell))
 
     def measure(self, cell: Cell, progress: Callable[[int], None] = lambda _: None) -> dict[str, Any]:
         """Runs a cell; its record, without a sum.
@@ -99,28 +101,40 @@ class Workshop:
     def _scores(self, cell: Cell, progress: Callable[[int], None]) -> dict[str, Any]:
         dataset = self.dataset(cell.dataset, cell.data_options)
         opened = self.open(cell.network)
-        _check_classes(opened, dataset)
+        unnamed = _check_classes(opened, dataset)
         test, segments = self.stream(cell, opened)
         options = self._options(cell, opened, test, segments)
         adaptor = domainadaptor.adapt(opened.network, cell.method, **options)
         found = evaluate(adaptor, segments, test, len(dataset.classes), progress, self._plain_logits(cell))
+        met = {
+            (item.domain, dataset.domain(item.domain).examples[item.position].name)
+            for segment in segments
+            for batch in segment.batches
+            for item in batch
+        }
         skipped = {
-            f"{domain}/{name}": why for domain, held in test.pictures.items() for name, why in held.skipped.items()
+            f"{domain}/{name}": why
+            for domain, held in test.pictures.items()
+            for name, why in held.skipped.items()
+            if (domain, name) in met
         }
         images = {domain: score["images"] for domain, score in found["scores"].items()}
         if not images:
             raise BadFile(f"none of the images of {', '.join(cell.domains)} can be read: {skipped}")
-        notes = [*opened.notes, *_seen(cell, opened, dataset), *found.pop("notes")]
-        return {"images": images, "skipped": skipped, "classes": list(dataset.classes), **found, "notes": notes}
+        cautions = [*unnamed, *self._sources_tested(cell)]
+        notes = [*opened.notes, *cautions, *found.pop("notes")]
+        record = {"images": images, "skipped": skipped, "classes": list(dataset.classes), **found, "notes": notes}
+        return record | ({"cautions": cautions} if cautions else {})
 
     def stream(self, cell: Cell, opened: Opened) -> tuple[TestImages, list[Segment]]:
         """The images of a cell and their order."""
         dataset = self.dataset(cell.dataset, cell.data_options)
         pictures, items = {}, {}
-        for number, domain in enumerate(cell.domains):
-            part: Part = "val" if domain in opened.sources and opened.dataset == dataset.name else "test"
+        seen = self._seen(cell)
+        for domain in cell.domains:
+            part: Part = "val" if domain in seen else "test"
             pictures[domain] = self._pictures_of(cell, domain, opened.preprocessing)
-            items[domain] = shuffled(_items(dataset, domain, part), number, cell.order, cell.images)
+            items[domain] = shuffled(_items(dataset, domain, part), cell.order, cell.images)
         segments = arrange(cell.protocol, items, cell.batch_size, cell.order, cell.protocol_options)
         return TestImages(pictures, opened.preprocessing, self.device), segments
 
@@ -155,7 +169,7 @@ class Workshop:
     def _source_images(self, cell: Cell, opened: Opened) -> "_Batches | None":
         """Some of the images that the network was trained on, in plain batches."""
         dataset = self.dataset(cell.dataset, cell.data_options)
-        sources = cell.sources or (opened.sources if opened.dataset == dataset.name else ())
+        sources = cell.sources or self.sources_of(cell.network, cell.dataset, cell.data_options)
         if not sources:
             return None
         items: list[Item] = []
@@ -178,7 +192,7 @@ class Workshop:
 
     def open(self, network: Located) -> Opened:
         """The network, and what belongs to it."""
-        key = f"{network.argument} {network.weights}"
+        key = _network_key(network)
         if self._network is None or self._network[0] != key:
             argument = str(network.path) if network.path is not None else network.argument
             opened = open_network(argument, network.weights, root=self.root)
@@ -194,19 +208,44 @@ class Workshop:
             self._network = key, opened
         return self._network[1]
 
+    def sources_of(self, network: Located, dataset: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The domains of a data set that a network was trained on: it has the same name, or the same images."""
+        known = self._known_of(network, 0)
+        name, images = self._origins[_network_key(network)]
+        if self.dataset(dataset, options).name == name or (images and self.fingerprint(dataset, options) == images):
+            return tuple(source for source in known["sources"] if source in self.dataset(dataset, options).domains)
+        return ()
+
+    def _seen(self, cell: Cell) -> list[str]:
+        sources = self.sources_of(cell.network, cell.dataset, cell.data_options)
+        return [domain for domain in cell.domains if domain in sources]
+
+    def _sources_tested(self, cell: Cell) -> list[str]:
+        """What must be said where a network is tested on a domain that it was, or may have been, trained on."""
+        seen = self._seen(cell)
+        known = self._known_of(cell.network, cell.seed)
+        own = [f"{domain} is a source of this network: its validation images were taken" for domain in seen]
+        return own + [
+            f"{domain} has the name of a domain that this network was trained on, in "
+            f"{self._origins[_network_key(cell.network)][0]!r}: if they are the same images, this is no test"
+            for domain in cell.domains
+            if domain in known["sources"] and domain not in seen
+        ]
+
     def _known_of(self, network: Located, seed: int) -> dict[str, Any]:
         """What a record says of a network."""
-        key = f"{network.argument} {network.weights}"
+        key = _network_key(network)
         if key not in self._known:
             self._known[key] = self._look_at(network)
         return {"name": network.label, **self._known[key], "seed": seed}
 
     def _look_at(self, network: Located) -> dict[str, Any]:
         opened = self.open(network)
+        self._origins[_network_key(network)] = opened.dataset, str(opened.recipe.get("data", ""))
         command = network.command
         beside = None if network.path is None else network.path.parent / "record.json"
         if not command and beside is not None:
-            command = str(training_record(beside).get("command", ""))
+            command = str(training_record(beside).get("command", "")) or training_command(opened.recipe)
         return {
             "sha256": digest_of(network.path) if network.path is not None else _tensors(opened.network),
             "command": command,
@@ -230,15 +269,21 @@ class _Batches:
                 yield pixels.to(self.test.device)
 
 
+def _network_key(network: Located) -> str:
+    return f"{network.argument} {network.weights}"
+
+
 def _key(name: str, options: Mapping[str, Any]) -> str:
     """Of a data set: other options may be other images under the same name."""
     return json.dumps([name, dict(options)], sort_keys=True)
 
 
 def defaults(cell: Cell) -> dict[str, Any]:
-    """The values of the options that a cell leaves to its method or measurement, as a record has them."""
+    """The values of the options that a cell leaves to its method or measurement and its protocol, for a record."""
     known = defaults_of(MEASURES[cell.measure]) if cell.measure else domainadaptor.options_of(cell.method)
     left = {name: value for name, value in known.items() if name not in cell.options}
+    for name, value in protocol_options(cell.protocol).items() if not cell.measure else ():
+        left |= {f"{cell.protocol} {name}": value} if name not in cell.protocol_options else {}
     return cast(dict[str, Any], json.loads(json.dumps(left, default=repr)))
 
 
@@ -273,22 +318,22 @@ def _items(dataset: DomainDataset, domain: str, part: Part) -> list[Item]:
     return [Item(domain, at, example.label) for at, example in enumerate(found.examples) if example.name in wanted]
 
 
-def _check_classes(opened: Opened, dataset: DomainDataset) -> None:
-    if tuple(opened.classes) != tuple(dataset.classes):
-        raise BadOption(
-            f"{opened.name} tells {len(opened.classes)} classes apart ({_some(opened.classes)}), {dataset.name} has "
-            f"{len(dataset.classes)} ({_some(dataset.classes)}): expected the same in the same order"
-        )
+def _check_classes(opened: Opened, dataset: DomainDataset) -> list[str]:
+    """Refuses a network for other classes; what must be said where its outputs have no names."""
+    own, wanted = tuple(opened.classes), tuple(dataset.classes)
+    if own == wanted:
+        return []
+    if own == tuple(map(str, range(len(wanted)))):
+        return [f"the outputs of {opened.name} have no names: taken for {_some(wanted)}, in this order"]
+    raise BadOption(
+        f"{opened.name} tells {len(own)} classes apart ({_some(own)}), {dataset.name} has {len(wanted)} "
+        f"({_some(wanted)}): expected the same in the same order. Name the folders of classes as the network does, or "
+        "train one on these"
+    )
 
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
-
-
-def _seen(cell: Cell, opened: Opened, dataset: DomainDataset) -> list[str]:
-    """What must be said where a network is tested on a domain that it was trained on."""
-    seen = [domain for domain in cell.domains if domain in opened.sources and opened.dataset == dataset.name]
-    return [f"{domain} is a source of this network: its validation images were taken" for domain in seen]
 
 
 def _tensors(network: nn.Module) -> str:

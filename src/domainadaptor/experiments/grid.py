@@ -3,16 +3,15 @@
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from domainadaptor.errors import AdaptationError, BadOption
+from domainadaptor.errors import AdaptationError
 from domainadaptor.experiments.cell import Cell, id_of
 from domainadaptor.experiments.execute import Workshop, defaults, environment
 from domainadaptor.experiments.networks import Located
-from domainadaptor.experiments.spec import refusal
 from domainadaptor.experiments.store import FORMAT, Store
 from domainadaptor.experiments.table import Experiment, Row, TableSpec, cells
 
@@ -31,6 +30,7 @@ class Place:
     row: str
     column: str
     seed: int
+    recorded: str | None = None  # the id of its record, where it could run once
 
 
 @dataclass
@@ -43,7 +43,6 @@ class Grid:
     _located: dict[tuple[str, str | None, int], Located] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._check_names()
         for number, table in enumerate(self.experiment.tables):
             for row in table.rows:
                 for column in table.columns():
@@ -74,29 +73,24 @@ class Grid:
             "tables": [self._table(number, table, output) for number, table in enumerate(experiment.tables)],
         }
 
-    def _check_names(self) -> None:
-        """Refuses domains that a data set does not have, where it is there to be asked.
+    def write_plan(self, store: Store) -> None:
+        """Writes the layout; cells that cannot run now but have a record keep it.
 
         Raises:
-            BadFile: There are such; all are named.
+            BadFile: It cannot be written there.
         """
-        mistakes = []
-        for number, table in enumerate(self.experiment.tables, 1):
-            try:
-                dataset = self.workshop.dataset(table.dataset, table.data_options)
-            except BadOption as error:
-                mistakes.append(f"table {number} ({table.title!r}): {error}")
-                continue
-            except AdaptationError:  # it is not there: those cells are missing
-                continue
-            grouped = [domain for stream in table.groups.values() for domain in stream]
-            for domain in dict.fromkeys([*table.domains, *grouped, *table.sources]):
-                try:
-                    dataset.domain(domain)
-                except BadOption as error:
-                    mistakes.append(f"table {number} ({table.title!r}): {error}")
-        if mistakes:
-            raise refusal(self.experiment.file, mistakes)
+        earlier = _ids(store.read_plan(self.experiment.name))
+        places: dict[tuple[str, str, str], list[int]] = {}
+        for at, place in enumerate(self.places):
+            key = (self.experiment.tables[place.table].title, place.row, place.column)
+            places.setdefault(key, []).append(at)
+        for key, own in places.items():
+            known = earlier.get(key, [])
+            for at, name in zip(own, known if len(known) == len(own) else [], strict=False):
+                place = self.places[at]
+                if place.id is None and name is not None and _is_of(store.read(name), place.cell):
+                    self.places[at] = replace(place, recorded=name)
+        store.write_plan(self.plan(store.folder))
 
     def _place(self, number: int, table: TableSpec, row: Row, column: str, seed: int) -> Iterator[Place]:
         for cell in cells(table, row, column, seed, self._locate):
@@ -115,7 +109,7 @@ class Grid:
         return self._located[key]
 
     def _command(self, output: Path) -> str:
-        words = ["domainadaptor", "run", Path(*self.experiment.file.parts[-2:]).as_posix()]
+        words = ["domainadaptor", "run", self.experiment.file.as_posix()]
         words += [
             word for name, path in self.experiment.networks.given.items() for word in ("--checkpoint", f"{name}={path}")
         ]
@@ -148,13 +142,35 @@ class Grid:
                     "label": row.label,
                     "paper": row.paper,
                     "group": row.group,
-                    "cells": of(row, lambda place: place.id),
+                    "cells": of(row, lambda place: place.id or place.recorded),
                     "commands": of(row, lambda place: _filling(place, output)),
                     "missing": of(row, lambda place: place.missing),
                 }
                 for row in table.rows
             ],
         }
+
+
+def _ids(plan: Mapping[str, Any]) -> dict[tuple[str, str, str], list[str | None]]:
+    """The ids of a plan's records by table, row and column, those of all seeds in a row."""
+    found = {}
+    try:
+        for table in plan.get("tables", ()):
+            for row in table["rows"]:
+                for column, seeds in row["cells"].items():
+                    key = (table["title"], row["label"], column)
+                    found[key] = [name for seed in seeds for name in (seed if isinstance(seed, list) else [seed])]
+    except (AttributeError, LookupError, TypeError):  # a damaged plan is written anew
+        return {}
+    return found
+
+
+def _is_of(record: dict[str, Any] | None, cell: Cell) -> bool:
+    """Whether a record is of these settings, on whatever images and weights."""
+    if record is None or record["run"]["checkpoint"].get("name") != cell.network.label:
+        return False
+    run = record["run"]
+    return bool(cell.run(run["data"], run["checkpoint"], run.get("validation", ())) == run)
 
 
 def _filling(place: Place, output: Path) -> str:
@@ -184,7 +200,7 @@ def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
     Raises:
         BadFile: A record cannot be written.
     """
-    store.write_plan(grid.plan(store.folder))
+    grid.write_plan(store)
     cells = grid.runnable()
     earlier = {name: store.read(name) for name in cells}
     waiting = list(cells)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from domainadaptor.data.domains import DomainDataset
+from domainadaptor.data.open import datasets
 from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.experiments import kinds
 from domainadaptor.networks.build import is_file
@@ -183,6 +184,23 @@ def named_run(argument: str, runs: Path) -> str:
     """The checkpoint of a run that is called by its name; anything else as it is."""
     path = runs / argument / WEIGHTS
     return str(path) if not is_file(argument) and path.is_file() else argument
+
+
+def training_command(recipe: Mapping[str, Any]) -> str:
+    """What trains a network by its recipe again; "" where a checkpoint has none."""
+    if not recipe or not recipe.get("sources"):
+        return ""
+    usual = {own.name: own.default for own in fields(Recipe)}
+    said = {
+        name: value for name, value in recipe.items() if name in usual and name not in _FOLLOWS and value != usual[name]
+    }
+    options = dict(recipe.get("options") or {})
+    said |= {"task": list(options.pop("tasks"))} if "tasks" in options else {}
+    said |= {"option": options} if options else {}
+    said |= {"select_option": recipe["select_options"]} if recipe.get("select_options") else {}
+    name = str(said.pop("dataset", ""))
+    return _command(name if name in datasets() else "folders", said | {"seed": recipe.get("seed", 0)}, None,
+                    tuple(recipe["sources"]))  # fmt: skip
 
 
 def _command(dataset: str, said: Mapping[str, Any], target: str | None, sources: tuple[str, ...]) -> str:

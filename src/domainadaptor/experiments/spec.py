@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import domainadaptor
+from domainadaptor.data.domains import DomainDataset
 from domainadaptor.data.open import data_options
 from domainadaptor.errors import AdaptationError, BadFile, BadOption
 from domainadaptor.evaluation.protocols import check_protocol, protocol_options
@@ -81,16 +82,21 @@ _ROW = {
     "protocol_options": kinds.OPTIONS,
     "measure": kinds.TEXT,
 }
+_NO_ROW = Row("", "source", {}, {})
+OpenDataset = Callable[[str, Mapping[str, Any]], DomainDataset]
 _FILES = ("index", "training")  # of a report, which calls its files as experiments are called
 
 
-def read_experiment(path: Path, runs: Path, given: Mapping[str, str] | None = None) -> Experiment:
+def read_experiment(
+    path: Path, runs: Path, given: Mapping[str, str] | None = None, dataset: OpenDataset | None = None
+) -> Experiment:
     """An experiment from its file; the networks that it names are in networks.toml beside it.
 
     Args:
         path: The file.
         runs: Where trained networks lie.
         given: Names of networks -> a user's own checkpoints, with {target} and {seed} where there are several.
+        dataset: Opens a data set, which is asked for the domains that are named, where it is there.
 
     Raises:
         BadFile: It is missing, or anything in it is wrong: all that is wrong is said at once.
@@ -117,11 +123,11 @@ def read_experiment(path: Path, runs: Path, given: Mapping[str, str] | None = No
         for label, entry in said.get("rows", {}).items()
         if (made := _row(label, entry, mistakes)) is not None
     }
-    tables = [
-        table
-        for number, entry in enumerate(said.get("table", []), 1)
-        if (table := _table(number, entry, rows, set(said.get("rows", {})), set(entries), mistakes)) is not None
-    ]
+    networks = Networks(plans, runs, given or {})
+    tables = []
+    for number, entry in enumerate(said.get("table", []), 1):
+        found = _table(number, entry, rows, set(said.get("rows", {})), networks, set(entries), mistakes, dataset)
+        tables += [] if found is None else [found]
     if mistakes:
         raise refusal(path, mistakes)
     return Experiment(
@@ -131,7 +137,7 @@ def read_experiment(path: Path, runs: Path, given: Mapping[str, str] | None = No
         content.get("about", "").strip(),
         tuple(content.get("remarks", ())),
         tuple(tables),
-        Networks(plans, runs, given or {}),
+        networks,
     )
 
 
@@ -143,7 +149,7 @@ def refusal(path: Path, mistakes: Sequence[str]) -> BadFile:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
+        return dict(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
         raise BadFile(
             f"no experiment at {str(path)!r} ({error.strerror or error}); `domainadaptor run --list` shows those in "
@@ -194,8 +200,10 @@ def _table(
     entry: Mapping[str, Any],
     rows: Mapping[str, Row],
     labels: set[str],
-    networks: set[str],
+    networks: Networks,
+    named: set[str],
     mistakes: list[str],
+    dataset: OpenDataset | None,
 ) -> TableSpec | None:
     where = f"table {number}" + (f" ({entry['title']!r})" if "title" in entry else "")
     before = len(mistakes)
@@ -205,18 +213,24 @@ def _table(
             say(f"{key!r} is missing")
     for wrong in kinds.wrong_kinds(entry, _TABLE):
         say(wrong)
-    if len(mistakes) > before:
-        return None
+    if ("domains" in entry) == ("groups" in entry):
+        say("expected domains, or groups of them")
+    # The rest of a table is looked at too, so that all mistakes are said at once.
+    entry = {key: value for key, value in entry.items() if key in _TABLE and kinds.fits(value, _TABLE[key])}
     for label in entry.get("rows", ()):
         if label not in labels:
             say(f"there is no row {label!r}; {suggestion(label, labels)}")
     if not labels:
         say("expected rows, each under [rows.NAME]")
     chosen = [rows[label] for label in entry.get("rows", rows) if label in rows]
-    for name in dict.fromkeys([entry["network"], *(row.network for row in chosen if row.network)]):
-        if name not in networks:
-            say(f"there is no network {name!r}; {suggestion(name, sorted(networks))}")
-    _check_data(entry, say)
+    crowds = [name for name, stream in entry.get("groups", {}).items() if len(stream) > 1]
+    own = [entry["network"]] if "network" in entry else []
+    for name in dict.fromkeys([*own, *(row.network for row in chosen if row.network)]):
+        if name not in named:
+            say(f"there is no network {name!r}; {suggestion(name, sorted(named))}")
+        elif crowds and name in networks.plans and networks.plan(name).depends_on_target():
+            say(f"{name!r} is another network for each target, so it cannot meet the group {crowds[0]!r} of several")
+    _check_data(entry, say, dataset)
     show = entry.get("show", "accuracy")
     if show not in SHOWS:
         say(f"show = {show!r}; {suggestion(show, SHOWS)}")
@@ -228,8 +242,6 @@ def _table(
     sweep = _sweep(entry.get("sweep"), entry.get("protocol", "leave-one-out"), chosen, say)
     for text in dict.fromkeys(_wrong_settings(entry, chosen, sweep)):
         say(text)
-    if ("domains" in entry) == ("groups" in entry):
-        say("expected domains, or groups of them")
     if len(mistakes) > before:
         return None
     groups = {name: tuple(domains) for name, domains in entry.get("groups", {}).items()}
@@ -269,7 +281,7 @@ def _wrong_settings(
 ) -> Iterator[str]:
     """What the protocol of the table or of a row, or the method of a row, says to its options in some column."""
     for name, value in [("", None)] if sweep is None else [(sweep[0], value) for value in sweep[1]]:
-        for row in rows:
+        for row in rows or [_NO_ROW]:  # of a table whose rows are wrong, the rest is looked at
             settings = {**entry, **row.settings}
             protocol = settings.get("protocol", "leave-one-out")
             if protocol == "leave-one-out" and any(len(stream) > 1 for stream in entry.get("groups", {}).values()):
@@ -288,8 +300,10 @@ def _wrong_settings(
                     yield f"row {row.label!r} with {name} = {value!r}: {error}"
 
 
-def _check_data(entry: Mapping[str, Any], say: Callable[[str], None]) -> None:
-    """The name of the data set and of its options; whether it is there is asked later."""
+def _check_data(entry: Mapping[str, Any], say: Callable[[str], None], dataset: OpenDataset | None) -> None:
+    """The name of the data set, of its options, and of its domains where it is there."""
+    if "dataset" not in entry:
+        return
     try:
         known = data_options(entry["dataset"])
     except BadOption as error:
@@ -298,6 +312,22 @@ def _check_data(entry: Mapping[str, Any], say: Callable[[str], None]) -> None:
     for name in entry.get("data_options", {}):
         if name not in known:
             say(f"{entry['dataset']} has no option {name!r}; {suggestion(name, known)}")
+            return
+    if dataset is None:
+        return
+    try:
+        opened = dataset(entry["dataset"], entry.get("data_options", {}))
+    except BadOption as error:
+        say(str(error))
+        return
+    except AdaptationError:  # it is not there: its cells are missing
+        return
+    grouped = [domain for stream in entry.get("groups", {}).values() for domain in stream]
+    for domain in dict.fromkeys([*entry.get("domains", ()), *grouped, *entry.get("sources", ())]):
+        try:
+            opened.domain(domain)
+        except BadOption as error:
+            say(str(error))
 
 
 def _check_measure(measure: str) -> None:
@@ -307,7 +337,7 @@ def _check_measure(measure: str) -> None:
 
 def _known_options(protocol: str) -> set[str]:
     try:
-        return protocol_options(protocol)
+        return set(protocol_options(protocol))
     except BadOption:
         return set()  # said elsewhere
 

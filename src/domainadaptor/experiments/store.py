@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,18 @@ FORMAT = 1
 class Store:
     """The folder of an experiment's records and plans; several processes may share it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, damaged: Callable[[str, str], None] = lambda *_: None) -> None:
+        """Makes the folder.
+
+        Args:
+            folder: Where.
+            damaged: Is told of each record that was damaged: its file, and what is wrong.
+
+        Raises:
+            BadFile: It cannot be made.
+        """
         self.folder = folder
+        self._say_damaged = damaged
         self._records, self._plans, self._locks = folder / "records", folder / "plans", folder / ".locks"
         try:
             for part in (self._records, self._plans, self._locks):
@@ -26,7 +36,6 @@ class Store:
             raise BadFile(
                 f"cannot make the folder {str(folder)!r}: {error.strerror or error}; choose another --output"
             ) from error
-        self.damaged: dict[str, str] = {}  # file -> what is wrong with it
 
     def read(self, name: str) -> dict[str, Any] | None:
         """The record of that id, if there is a whole one; a damaged one is put aside, so that it is made again."""
@@ -46,7 +55,7 @@ class Store:
             return record
         except (ValueError, RecursionError) as error:
             aside = self._aside(path)
-            self.damaged[path.name] = f"{error}; it was put aside as {aside.name}"
+            self._say_damaged(path.name, f"{error}; it was put aside as {aside.name}")
             return None
 
     def _aside(self, path: Path) -> Path:
@@ -64,10 +73,13 @@ class Store:
             raise BadFile(f"{str(path)!r} is damaged and cannot be put aside: {error.strerror or error}") from error
         return aside
 
-    def is_done(self, name: str) -> bool:
-        """Whether there is a record of that id that did not fail."""
-        record = self.read(name)
-        return record is not None and "failed" not in record
+    def seems_done(self, name: str) -> bool:
+        """Whether there is a whole record of that id that did not fail; one that is not stays where it is."""
+        try:
+            record = checked_record((self._records / f"{name}.json").read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return False
+        return record["id"] == name and "failed" not in record
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Writes a record under its id, with its sum.
@@ -87,6 +99,14 @@ class Store:
         """
         with replacing(self._plans / f"{plan['name']}.json") as beside:
             beside.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+
+    def read_plan(self, name: str) -> dict[str, Any]:
+        """The layout that was written under a name; empty where there is none that can be read."""
+        try:
+            plan = json.loads((self._plans / f"{name}.json").read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return plan if isinstance(plan, dict) and plan.get("format") == FORMAT else {}
 
     @contextmanager
     def claim(self, name: str) -> Iterator[bool]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -28,7 +29,8 @@ class Opened:
     random: bool = False  # no weights were given
     heads: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)  # trained besides the network
     dataset: str = ""  # that it was trained on, where it is known
-    sources: tuple[str, ...] = ()  # the domains of that
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # of its training
+    sources: tuple[str, ...] = ()  # its domains that were trained on
 
     def at(self, size: int | None) -> "Opened":
         """The same for another input size, with a note where it was trained at one; None keeps its own."""
@@ -96,6 +98,7 @@ def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) ->
         tuple(notes),
         heads=checkpoint.heads,
         dataset=card.dataset,
+        recipe=card.recipe,
         sources=card.sources,
     )
 

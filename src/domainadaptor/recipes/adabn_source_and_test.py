@@ -108,8 +108,8 @@ def adabn_source_and_test(
         if value is None:
             raise BadOption(
                 f"this method measures source and test images together, and has no {option}: pass {option}= a tensor "
-                "of images, a list of batches or a DataLoader (on the command line --source-images DIR, and the test "
-                "images are those to predict); adabn needs neither"
+                "of images, a list of batches or a DataLoader (on the command line --source-images DIR for predict, "
+                "--source DOMAIN for evaluate, and the test images are those to predict); adabn needs neither"
             )
         if isinstance(value, Iterator) or not isinstance(value, Iterable):
             raise BadOption(

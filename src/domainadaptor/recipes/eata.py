@@ -226,7 +226,8 @@ def _batches(images: object) -> list[Tensor]:
     """Batches of source images, from one large batch or an iterable of batches, perhaps with labels."""
     wanted = (
         "eata needs source_images=, a few hundred images like those of the training: a tensor (N, C, H, W) or an "
-        "iterable of such batches (on the command line --source-images DIR); without any, use 'eta'"
+        "iterable of such batches (on the command line --source-images DIR for predict, --source DOMAIN for evaluate); "
+        "without any, use 'eta'"
     )
     if images is None:
         raise BadOption(wanted)

@@ -19,6 +19,12 @@ class Gap:
     column: str
     failed: str  # the reason; empty where it was not run yet
     command: str
+    missing: str = ""  # why it could not run, where that is known
+
+    @property
+    def reason(self) -> str:
+        """Why there is no number; empty where it was only not run yet."""
+        return self.failed or self.missing
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,8 @@ class Shelf:
         if why is None:
             return None
         made = self.records.get(wanted.id, {})
-        return Gap(row.label, column, why, wanted.command or str(made.get("command", "")))
+        missing = "" if why or wanted.id else wanted.missing
+        return Gap(row.label, column, why, wanted.command or str(made.get("command", "")), missing)
 
     def _why(self, wanted: Wanted) -> str | None:
         """Why there is no record to be used, "" where it was not run yet; None where there is one."""

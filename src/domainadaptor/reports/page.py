@@ -11,11 +11,11 @@ from domainadaptor.reports.training import ABOUT, MINUTES, TrainingTable
 from domainadaptor.reports.writers.html import escape, inline, prose, table
 
 HOW_TO_READ = (
-    "Numbers are accuracies in percent unless a table says otherwise, mean ± standard deviation over seeds, computed "
-    "from counts of right answers. The best of a column is **bold**. “Untouched” is the network as it was trained; the "
-    "paper's numbers stand beside or below ours, with the difference ours minus paper. Below each table, *How it was "
-    "obtained* has the settings and the commands that repeat it; they look for data where the environment variable "
-    "`DOMAINADAPTOR_DATA` or `--root` says."
+    "Numbers are accuracies in percent unless a table says otherwise, mean ± standard deviation (of the population) "
+    "over seeds, computed from counts of right answers. The best of a column is **bold**. “Untouched” is the network "
+    "as it was trained; the paper's numbers stand beside or below ours, with the difference ours minus paper. Below "
+    "each table, *How it was obtained* has the settings and the commands that repeat it; they look for data where the "
+    "environment variable `DOMAINADAPTOR_DATA` or `--root` says."
 )
 NAMES = (
     "EM: entropy minimization, the loss of Tent. SLR: soft likelihood ratio. GEM: the paper's generalized entropy "

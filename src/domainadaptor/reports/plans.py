@@ -14,6 +14,7 @@ class Wanted:
 
     id: str  # "" where it cannot be known before a network was trained
     command: str
+    missing: str = ""  # why it could not run, when the plan was made
 
 
 Seed = tuple[Wanted, ...]  # the records that one seed's value is the mean of; mostly one
@@ -134,9 +135,9 @@ def _paper(paper: Any) -> PaperColumns | None:
 
 
 def _row(row: Mapping[str, Any], value: str, command: str) -> RowPlan:
-    cells, commands = row.get("cells") or {}, row.get("commands") or {}
-    if not isinstance(cells, dict) or not isinstance(commands, dict):
-        raise ValueError("cells, commands: expected objects with a list a column")
+    cells, commands, missing = (row.get(key) or {} for key in ("cells", "commands", "missing"))
+    if not all(isinstance(part, dict) for part in (cells, commands, missing)):
+        raise ValueError("cells, commands, missing: expected objects with a list a column")
     chosen = _text(row, "value", value)
     if chosen not in ("after", "before", "source"):
         raise ValueError(f"value: expected after, before or source, got {chosen!r}")
@@ -145,7 +146,7 @@ def _row(row: Mapping[str, Any], value: str, command: str) -> RowPlan:
         _text(row, "group", ""),
         _paper_row(row.get("paper")),
         chosen,
-        {str(column): _seeds(ids, commands.get(column), command) for column, ids in cells.items()},
+        {str(column): _seeds(ids, commands.get(column), missing.get(column), command) for column, ids in cells.items()},
     )
 
 
@@ -155,17 +156,23 @@ def _paper_row(paper: Any) -> PaperRow | None:
     return None if paper is None else str(paper)
 
 
-def _seeds(ids: Any, commands: Any, otherwise: str) -> tuple[Seed, ...]:
-    """Records and commands, which have the same nesting; commands may also be in one flat list."""
+def _seeds(ids: Any, commands: Any, missing: Any, otherwise: str) -> tuple[Seed, ...]:
+    """Records, commands and reasons, which have the same nesting; but for records it may also be one flat list."""
     if not isinstance(ids, list):
         raise ValueError("cells: expected a list of records a column")
     entries = [entry if isinstance(entry, list) else [entry] for entry in ids]
     # A cell whose data or network are not there has no id yet.
     if not all(isinstance(name, str | None) for entry in entries for name in entry):
         raise ValueError("cells: expected the ids of records, or lists of them")
-    flat = [text for text in _flat(commands) if isinstance(text, str)]
-    given = iter(flat if len(flat) == sum(map(len, entries)) else [])
-    return tuple(tuple(Wanted(name or "", next(given, "") or otherwise) for name in entry) for entry in entries)
+    count = sum(map(len, entries))
+    given, reasons = (
+        iter(flat if len(flat) == count else [])
+        for flat in ([text for text in _flat(texts) if isinstance(text, str)] for texts in (commands, missing))
+    )
+    return tuple(
+        tuple(Wanted(name or "", next(given, "") or otherwise, next(reasons, "")) for name in entry)
+        for entry in entries
+    )
 
 
 def _flat(commands: Any) -> list[Any]:

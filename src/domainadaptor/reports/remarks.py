@@ -33,7 +33,7 @@ def remarks(ask: Ask) -> list[str]:
     if ask.shelf.kind == "evaluation":
         if ask.table.show != "alpha":
             found += [*_below_untouched(ask), *_gains(ask), *_chance(ask)]
-        found += [*_fell_back(ask), *_skipped(records)]
+        found += [*_cautions(records), *_fell_back(ask), *_skipped(records)]
     return [*found, *_other_network(ask, records), *_rests_on(records), *_other_worlds(records), *_other_data(records)]
 
 
@@ -130,10 +130,16 @@ def _fell_back(ask: Ask) -> Iterator[str]:
             yield f"{row.label}: {batches} batches were answered by the untouched network{why}."
 
 
+def _cautions(records: Sequence[Record]) -> Iterator[str]:
+    """What the numbers may not be taken for."""
+    for caution in dict.fromkeys(str(text) for record in records for text in record.get("cautions", ())):
+        yield f"{caution[:1].upper()}{caution[1:]}."
+
+
 def _skipped(records: Sequence[Record]) -> Iterator[str]:
     files = dict.fromkeys(name for record in records for name in record.get("skipped", {}))
     if files:
-        yield f"{len(files)} images could not be read and are not counted: {_some(list(files))}."
+        yield f"Images that could not be read and are not counted ({len(files)}): {_some(list(files))}."
 
 
 def _other_network(ask: Ask, records: Sequence[Record]) -> Iterator[str]:

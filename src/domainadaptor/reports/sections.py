@@ -73,7 +73,7 @@ def gap_lines(gaps: Sequence[Gap], command: str) -> Iterator[tuple[str, list[tup
     ):
         cells: dict[str, dict[str, None]] = {}
         for gap in own:
-            said = f"{gap.row}, {gap.column}" + (f": {gap.failed}" if gap.failed else "")
+            said = f"{gap.row}, {gap.column}" + (f": {gap.reason}" if gap.reason else "")
             cells.setdefault(said, {})[gap.command] = None
         said_before: set[str] = set()
         lines = []

@@ -92,7 +92,8 @@ def _entry(found: _Found, digits: int) -> Entry:
     if cell.gaps:
         reasons = "; ".join(dict.fromkeys(gap.failed for gap in cell.gaps if gap.failed))
         if found.ours is None:
-            return Entry("failed" if reasons else "missing", muted=True, hint=reasons or "not run yet")
+            missing = "; ".join(dict.fromkeys(gap.missing for gap in cell.gaps if gap.missing))
+            return Entry("failed" if reasons else "missing", muted=True, hint=reasons or missing or "not run yet")
         done = f"{found.ours.seeds} of {cell.expected}"
         return Entry(f"{text} ({done})", hint=f"{done} seeds; {reasons or 'the others were not run yet'}")
     if cell.seeds and found.ours is None:
@@ -157,6 +158,6 @@ def _fact(row: NumberRow, column: str, found: _Found, kind: Kind) -> Fact:
         found.paper.value if found.paper else None,
         found.paper.deviation if found.paper else None,
         state,
-        failed,
+        "; ".join(dict.fromkeys(gap.reason for gap in gaps if gap.reason)),
         " && ".join(dict.fromkeys(gap.command for gap in gaps if gap.command)),
     )

@@ -258,7 +258,7 @@ def _go_on_from(path: Path, network: nn.Module, recipe: Recipe, dataset: DomainD
     started = load_checkpoint(path)
     card = started.card
     unseen = [source for source in card.sources if source not in recipe.sources]
-    if card.dataset == dataset.name and unseen:
+    if (card.dataset == dataset.name or card.recipe.get("data") == recipe.data) and unseen:
         raise BadOption(
             f"{str(path)!r} was trained on {', '.join(card.sources)}, and {unseen[0]!r} is no source of this run: what "
             "is left out must not have been trained on"
