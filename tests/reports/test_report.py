@@ -1,6 +1,7 @@
 """A whole folder into a whole report: every show, gaps, failures, damage."""
 
 import ast
+import csv
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -17,7 +18,7 @@ from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.reports import report as reports
 from domainadaptor.reports.figures.canvas import lighter
 from domainadaptor.reports.report import as_json, build, write
-from tests.reports.folder import DOMAINS, Folder, table, whole_folder
+from tests.reports.folder import CLASSES, DOMAINS, Folder, table, whole_folder
 from tests.reports.test_training import record as training_record
 
 EVIL = 'a|b <script>alert("1")</script> & 50_000 %'
@@ -127,6 +128,47 @@ def test_experiments_are_written_in_three_formats(written):
     assert lacking == re.findall(r"\]\((.*)\.md\).*cells to run", listed) != []
 
 
+def test_details_have_every_domain_and_class(written):
+    path, found, _ = written
+    chapter = next(c for c in found.chapters if c.plan.name == "comparison")
+    with (path / "details" / "comparison.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    records = {p.stem: json.loads(p.read_text()) for p in (path / "records").glob("*.json") if p.stem != "broken"}
+    row = chapter.plan.tables[0].rows[0]
+    own = [records[wanted.id]["scores"]["sketch"] for seed in row.cells["sketch"] for wanted in seed]
+    (line,) = [each for each in lines if (each["table"], each["row"], each["domain"]) ==
+               (chapter.plan.tables[0].title, row.label, "sketch")]  # fmt: skip
+    assert float(line["images"]) == sum(score["images"] for score in own)
+    assert float(line["better"]) == pytest.approx(100 * sum(s["better"] for s in own) / float(line["images"]), abs=1e-4)
+    first = [score["confusion"][0] for score in own]
+    literal = 100 * sum(counts[0] for counts in first) / sum(map(sum, first))
+    assert float(line[f"{CLASSES[0]} after"]) == pytest.approx(literal, abs=1e-4)
+
+
+def test_records_without_a_plan_are_tables_too(tmp_path):
+    made = Folder(tmp_path, images=20)
+    for seed in (0, 1):
+        for method in ("source", "tent"):
+            for domain in ("photo", "sketch"):
+                made.write(made.record([domain], method, seed))
+    made.write(made.record(["photo"], "tent", 0, options={"lr": 0.5}))
+    made.write(made.record(["photo", "sketch"], "tent", 0, segments=True))
+    found = build(tmp_path)
+    files = write(found, tmp_path / "out")
+    assert {"evaluations.md", "index.html"} <= {path.name for path in files}
+    (chapter,) = found.chapters
+    stream, first = sorted(chapter.sections, key=lambda section: "leave-one-out" in section.sample)
+    lines = {line.label: [entry.text for entry in line.entries] for line in first.shown.grids[0].lines}
+    assert set(lines) == {"source", "tent", "tent, lr 0.5"}
+    values = [100 * json.loads(path.read_text())["scores"]["photo"]["right"] / 20
+              for path in (tmp_path / "records").glob("*.json")
+              if (run := json.loads(path.read_text())["run"])["method"] == "tent" and not run["options"]
+              and run["domains"] == ["photo"]]  # fmt: skip
+    assert lines["tent"][0].startswith(f"{sum(values) / 2:.1f}")
+    assert stream.shown.grids[0].columns == ("photo", "sketch", "all")
+    assert not found.problems()
+
+
 def test_json_has_the_same_numbers(written):
     _, found, files = written
     value = json.loads(json.dumps(as_json(found, files)))
@@ -160,7 +202,7 @@ def test_the_same_records_give_the_same_bytes(tmp_path):
     for place in ("b", "c"):
         write(build(tmp_path / "a"), tmp_path / place)
     files = [path.relative_to(tmp_path / "b") for path in (tmp_path / "b").rglob("*.*")]
-    assert len(files) == 7
+    assert len(files) == 8
     assert all((tmp_path / "b" / name).read_bytes() == (tmp_path / "c" / name).read_bytes() for name in files)
 
 
@@ -169,7 +211,12 @@ def test_only_one_experiment_has_a_page_of_its_own(tmp_path):
     for name in ("one", "two"):
         made.plan(name, [table("t", [made.row("Tent", "tent", ["sketch"], keep=False)], ["sketch"])])
     files = write(build(tmp_path, only="two"), tmp_path / "out")
-    assert {path.name for path in files} == {"two.html", "two.md", "two.csv", "two.tex"}
+    assert {path.relative_to(tmp_path / "out").as_posix() for path in files} == {
+        "two.html",
+        "two.md",
+        "two.csv",
+        "two.tex",
+    }
     with pytest.raises(BadOption, match="did you mean 'two'"):
         build(tmp_path, only="twoo")
 

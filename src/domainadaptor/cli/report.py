@@ -17,7 +17,8 @@ from domainadaptor.reports.report import Report, as_json, build, write
 
 def report(
     folder: Annotated[
-        Path, typer.Argument(help="What `run` wrote, or a folder with records of training runs, at any depth.")
+        Path,
+        typer.Argument(help="What `run` or `evaluate` wrote, or a folder with records of training runs, at any depth."),
     ] = Path("results"),
     output: Annotated[
         Path | None, typer.Option(help="Folder for the page, tables and figures; FOLDER itself otherwise.")
@@ -31,7 +32,8 @@ def report(
     """Make tables, figures and one HTML page from records, beside the paper's numbers; nothing is run again.
 
     Writes index.html, which needs no network, and for each experiment a Markdown, a CSV and a LaTeX file, with figures
-    as PNG and SVG. With the data (--root), it also shows test images whose answer changed.
+    as PNG and SVG; details/ has calibration, changed answers, time, memory and every class, by domain. With the data
+    (--root), it also shows test images whose answer changed.
     """
     found = build(folder, only, image_reader(root))
     files = write(found, output or folder)

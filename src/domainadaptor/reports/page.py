@@ -10,6 +10,7 @@ from domainadaptor.reports.sections import Chapter, Section, gap_lines
 from domainadaptor.reports.training import ABOUT, MINUTES, TrainingTable
 from domainadaptor.reports.writers.html import escape, inline, prose, table
 
+_MORE = "More numbers of the same runs (by domain and class: the folder details)"
 HOW_TO_READ = (
     "Numbers are accuracies in percent unless a table says otherwise, mean ± standard deviation (of the population) "
     "over seeds, computed from counts of right answers. The best of a column is **bold**. “Untouched” is the network "
@@ -121,7 +122,7 @@ def _section(section: Section, command: str, figures: Mapping[str, Drawn]) -> st
         *_gaps(section, command),
         *(_figure(figure.name, figure.caption, figures) for figure in section.figures),
         f'<p class="sample">{inline(section.note)}</p>' if section.note else "",
-        *(f"<details><summary>More numbers of the same runs</summary>{table(grid)}</details>" for grid in shown.folded),
+        *(f"<details><summary>{_MORE}</summary>{table(grid)}</details>" for grid in shown.folded),
         _origin(section),
         "</section>",
     ]

@@ -11,6 +11,7 @@ from domainadaptor.options import suggestion
 from domainadaptor.reports import training
 from domainadaptor.reports.closer import ImageReader
 from domainadaptor.reports.figures.canvas import NEEDED, Drawn, can_draw, drawn
+from domainadaptor.reports.loose import loose_plan
 from domainadaptor.reports.page import page
 from domainadaptor.reports.records import Results, read_results
 from domainadaptor.reports.sections import Chapter, chapters
@@ -49,13 +50,15 @@ def build(folder: Path, only: str | None = None, read: ImageReader | None = None
         BadOption: There is no such experiment.
     """
     results = read_results(folder)
+    if not results.plans and (loose := loose_plan(list(results.records.values()))):
+        results = Results((loose,), results.records, results.damaged)
     damaged = dict(results.damaged)
     runs = [] if only else training.rows(training.read_records(folder, damaged))
     if not results.plans and not runs:
         broken = f"; damaged: {', '.join(damaged)}" if damaged else ""
         raise BadFile(
             f"no plan in {str(folder / 'plans')!r} and no record of a training run below {str(folder)!r}{broken}. "
-            "Expected a folder that `domainadaptor run` or `domainadaptor train --output` wrote"
+            "Expected a folder that `domainadaptor run`, `evaluate --output` or `train --output` wrote"
         )
     if only is not None:
         chosen = tuple(plan for plan in results.plans if plan.name == only)
@@ -66,13 +69,14 @@ def build(folder: Path, only: str | None = None, read: ImageReader | None = None
 
 
 def write(report: Report, output: Path) -> list[Path]:
-    """Writes the page, and each experiment as Markdown, CSV and LaTeX with its figures as PNG and SVG.
+    """Writes the page, and each experiment as Markdown, CSV and LaTeX with its details, and figures as PNG and SVG.
 
     Raises:
         BadFile: It cannot be written there.
     """
     try:
-        (output / "figures").mkdir(parents=True, exist_ok=True)
+        for part in ("figures", "details"):
+            (output / part).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadFile(f"cannot make the folder {str(output)!r}: {error.strerror}; choose another --output") from error
     figures = _draw(report)
@@ -83,6 +87,8 @@ def write(report: Report, output: Path) -> list[Path]:
     for chapter in report.chapters:
         for ending, writer in (("md", markdown), ("csv", csv), ("tex", latex)):
             files[f"{chapter.plan.name}.{ending}"] = writer.chapter(chapter).encode()
+        if more := csv.details(chapter):
+            files[f"details/{chapter.plan.name}.csv"] = more.encode()
     if report.name == "index":
         files["index.md"] = markdown.contents(report.chapters, bool(report.training)).encode()
     if report.training:

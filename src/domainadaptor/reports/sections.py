@@ -1,6 +1,6 @@
 """An experiment in chapters and sections, each with everything that is said of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from domainadaptor.reports.cells import Gap
@@ -17,6 +17,7 @@ from domainadaptor.reports.plans import Plan
 from domainadaptor.reports.records import Results
 from domainadaptor.reports.remarks import remarks
 from domainadaptor.reports.shows import ask_for, show
+from domainadaptor.reports.shows.details import details_by_domain
 from domainadaptor.reports.shows.shown import Ask, Figure, Shown
 
 _MOST_GAPS = 12  # that are listed, until the rest is a number
@@ -35,6 +36,7 @@ class Section:
     figures: tuple[Figure, ...]
     remarks: tuple[str, ...]
     origin: Origin
+    details: tuple[Mapping[str, str | float], ...] = ()  # a line for each row, column and domain
     note: str = ""  # why something is not to be seen here
 
 
@@ -100,6 +102,7 @@ def _section(ask: Ask, closer: tuple[Figure, ...], note: str) -> Section:
         (*shown.figures, *closer),
         () if shown.problem else tuple(remarks(ask)),
         origin(ask),
+        () if shown.problem else tuple(details_by_domain(ask)),
         note,
     )
 

@@ -1,10 +1,10 @@
 """More of each method than its accuracy: what changed, calibration, time, memory."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from domainadaptor.reports.cells import Record
-from domainadaptor.reports.counts import accuracy, calibration_error, memory, milliseconds, ratio, total
+from domainadaptor.reports.counts import accuracy, calibration_error, confusion, memory, milliseconds, ratio, total
 from domainadaptor.reports.grid import Entry, Fact, Grid, Line, embolden, number
 from domainadaptor.reports.shows.shown import Ask, Shown
 
@@ -80,6 +80,46 @@ def details_grid(ask: Ask) -> tuple[Grid, ...]:
             CAPTION,
         ),
     )
+
+
+def details_by_domain(ask: Ask) -> list[dict[str, str | float]]:
+    """Every number of the table above for each row, column and domain, all seeds together, and for each class."""
+    if ask.shelf.kind != "evaluation":
+        return []
+    found = []
+    for row in ask.table.rows:
+        for column, cell in ask.cells(row).items():
+            for domain in dict.fromkeys(name for record in cell.records for name in record["scores"]):
+                own = [_of_domain(record, domain) for record in cell.records if domain in record["scores"]]
+                line: dict[str, str | float] = {
+                    "group": row.group,
+                    "row": row.label,
+                    "column": column,
+                    "domain": domain,
+                }
+                line |= {c.title: round(value, 4) for c in _COLUMNS if (value := c.number(own)) is not None}
+                found.append(line | _by_class(own))
+    return found
+
+
+def _of_domain(record: Record, domain: str) -> Record:
+    """The record of one domain alone; time and memory are known of all domains of a stream together."""
+    alone = {"scores": {domain: record["scores"][domain]}}
+    shared: dict[str, Any] = {"seconds": {}, "memory": None, "fell_back": 0} if len(record["scores"]) > 1 else {}
+    return {**record, **alone, **shared}
+
+
+def _by_class(records: Sequence[Record]) -> dict[str, str | float]:
+    """Percent of the images of each class that were right, untouched and after."""
+    found: dict[str, str | float] = {}
+    for of, called in (("source", "untouched"), ("after", "after")):
+        counts = confusion(records, of)
+        if counts is None:
+            continue
+        for name, row, right in zip(records[0].get("classes", ()), counts, counts.diagonal(), strict=False):
+            if images := int(row.sum()):
+                found[f"{name} {called}"] = round(100 * int(right) / images, 4)
+    return found
 
 
 def _facts(ask: Ask) -> list[Fact]:

@@ -9,6 +9,18 @@ COLUMNS = ("table", "group", "row", "column", "what", "value", "deviation", "see
            "difference", "state", "reason", "command")  # fmt: skip
 
 
+def details(found: Chapter) -> str:
+    """More numbers of an experiment, a line for each row, column and domain; "" where there are none."""
+    lines = [{"table": section.title, **line} for section in found.sections for line in section.details]
+    if not lines:
+        return ""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for line in lines for name in line)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
 def chapter(found: Chapter) -> str:
     """One experiment; numbers are not rounded."""
     text = io.StringIO()

@@ -1,0 +1,56 @@
+"""A layout for records that no experiment planned: what `evaluate --output` keeps."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from domainadaptor.reports.plans import Plan, RowPlan, TablePlan, Wanted
+
+NAME = "evaluations"
+_SHARED = ("dataset", "data_options", "data", "protocol", "protocol_options", "batch_size", "images", "order")
+
+
+def loose_plan(records: Sequence[Mapping[str, Any]]) -> Plan | None:
+    """A table for each network and protocol: methods with their options, by domain; None without evaluations."""
+    tables: dict[str, list[Mapping[str, Any]]] = {}
+    for record in sorted(records, key=lambda found: (str(found.get("finished", "")), str(found["id"]))):
+        if record["kind"] == "evaluation":
+            key = [record["run"].get(name) for name in _SHARED] + [_network(record)]
+            tables.setdefault(repr(key), []).append(record)
+    if not tables:
+        return None
+    return Plan(NAME, "Evaluations", "What `domainadaptor evaluate --output` kept.", "", "", (),
+                tuple(_table(own) for own in tables.values()))  # fmt: skip
+
+
+def _network(record: Mapping[str, Any]) -> str:
+    return str(record["run"].get("checkpoint", {}).get("name", "a network"))
+
+
+def _table(records: Sequence[Mapping[str, Any]]) -> TablePlan:
+    run = records[0]["run"]
+    columns = dict.fromkeys("+".join(record["run"]["domains"]) for record in records)
+    rows: dict[str, dict[str, list[tuple[Wanted, ...]]]] = {}
+    for record in records:
+        cells = rows.setdefault(_label(record["run"]), {})
+        wanted = Wanted(record["id"], str(record.get("command", "")))
+        cells.setdefault("+".join(record["run"]["domains"]), []).append((wanted,))
+    images = "all images" if run.get("images") is None else f"{run['images']} seeded images a domain"
+    options = "".join(f", {name} {value}" for name, value in run.get("protocol_options", {}).items())
+    return TablePlan(
+        f"{_network(records[0])} on {run['dataset']}",
+        f"{images}, batches of {run['batch_size']}, {run['protocol']}{options}",
+        "accuracy" if run["protocol"] == "leave-one-out" else "segments",
+        "method",
+        tuple(columns),
+        len(columns) > 1,
+        None,
+        tuple(
+            RowPlan(label, "", None, "after", {column: tuple(found) for column, found in cells.items()})
+            for label, cells in rows.items()
+        ),
+    )
+
+
+def _label(run: Mapping[str, Any]) -> str:
+    options = ", ".join(f"{name} {value}" for name, value in run.get("options", {}).items())
+    return f"{run['method']}, {options}" if options else str(run["method"])
