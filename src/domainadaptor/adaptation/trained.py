@@ -31,7 +31,10 @@ def trained_head(option: str, given: object, make: Callable[[], nn.Module], comm
     Raises:
         BadOption: There is none, or it does not fit.
     """
-    remedy = f"train a network with it (`{command}`) and pass {option}=load_checkpoint(path).heads[{name!r}]"
+    remedy = (
+        f"train a network with it (`{command}`): evaluate and predict take it from such a checkpoint, Python from "
+        f"{option}=load_checkpoint(path).heads[{name!r}]"
+    )
     if given is None:
         raise BadOption(f"this method needs a head that was trained with the network: {remedy}")
     with torch.device("meta"):  # random values would be drawn from the user's generator
