@@ -78,6 +78,20 @@ def test_a_record_for_each_cell_and_a_plan_that_names_them(base):
         assert record["environment"]["torch"] == torch.__version__
 
 
+def test_what_the_data_held_lies_beside_the_records(base):
+    store = Store(base / "results")
+    run_all(grid_of(base), store, SILENT)
+    (path,) = (base / "results" / "data").glob("*.json")
+    manifest = json.loads(path.read_text())
+    assert {record["run"]["data"] for record in records_of(store).values()} == {path.stem} == {manifest["fingerprint"]}
+    assert manifest["domains"]["night"]["classes"] == {"cat": 8, "dog": 8, "owl": 8}
+    assert sum(manifest["domains"]["night"]["parts"].values()) == 24
+    digests = {name: domain["sha256"] for name, domain in manifest["domains"].items()}
+    (base / "pictures" / "day" / "cat" / "0.png").unlink()
+    changed = open_dataset("folders", base / "pictures").manifest()
+    assert [name for name, domain in changed["domains"].items() if domain["sha256"] != digests[name]] == ["day"]
+
+
 def test_the_numbers_are_those_of_adapt(base):
     store = Store(base / "results")
     grid = grid_of(base)

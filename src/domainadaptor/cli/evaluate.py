@@ -129,6 +129,8 @@ def evaluate(
     records = []
     with progress_bar(total=0) as bar:
         for cell in cells:
+            if store is not None:
+                workshop.write_manifest(cell, store)
             total = sum(len(workshop.dataset(dataset, options).domain(name).examples) for name in cell.domains)
             measure_it = partial(workshop.measure, cell, partial(bar.at, total=total))
             records.append(

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from PIL import Image
 
@@ -86,6 +87,26 @@ class DomainDataset:
             marks = [domain.read.mark(example.name) for example in domain.examples]
             digest.update(json.dumps([domain.name, domain.tested, domain.examples, marks]).encode())
         return digest.hexdigest()[:12]
+
+    def manifest(self) -> dict[str, Any]:
+        """What there is, for the records: images of each domain, class and part, a digest of each, what was skipped."""
+        domains = {}
+        for name, domain in self.domains.items():
+            marks = [[*example, domain.read.mark(example.name)] for example in domain.examples]
+            domains[name] = {
+                "images": len(domain.examples),
+                "classes": _per_class(domain.examples, self.classes),
+                "parts": dict(Counter(example.split for example in domain.examples)),
+                "tested": domain.tested,
+                "sha256": hashlib.sha256(json.dumps(marks).encode()).hexdigest(),
+            }
+        return {
+            "name": self.name,
+            "fingerprint": self.fingerprint(),
+            "splits": self.splits,
+            "domains": domains,
+            "skipped": dict(self.skipped),
+        }
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Domain -> class -> how many images."""

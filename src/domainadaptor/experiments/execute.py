@@ -24,7 +24,7 @@ from domainadaptor.evaluation.protocols import Item, Segment, arrange, protocol_
 from domainadaptor.experiments.cell import Cell, id_of
 from domainadaptor.experiments.measures import MEASURES, Setting, training_record
 from domainadaptor.experiments.networks import Located, training_command
-from domainadaptor.experiments.store import FORMAT
+from domainadaptor.experiments.store import FORMAT, Store
 from domainadaptor.files import digest_of
 from domainadaptor.networks.build import Opened, open_network
 from domainadaptor.options import defaults_of
@@ -63,6 +63,11 @@ class Workshop:
         if key not in self._fingerprints:
             self._fingerprints[key] = self.dataset(name, options).fingerprint()
         return self._fingerprints[key]
+
+    def write_manifest(self, cell: Cell, store: Store) -> None:
+        """Writes what the data set of a cell holds beside the records, once."""
+        fingerprint = self.fingerprint(cell.dataset, cell.data_options)
+        store.write_manifest(fingerprint, self.dataset(cell.dataset, cell.data_options).manifest)
 
     def run_of(self, cell: Cell) -> dict[str, Any]:
         """The settings of a cell, as its record has them.

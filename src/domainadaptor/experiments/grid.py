@@ -202,6 +202,8 @@ def run_all(grid: Grid, store: Store, watcher: Watcher) -> dict[str, str]:
     """
     grid.write_plan(store)
     cells = grid.runnable()
+    for cell in cells.values():
+        grid.workshop.write_manifest(cell, store)
     earlier = {name: store.read(name) for name in cells}
     waiting = list(cells)
     failed: dict[str, str] = {}

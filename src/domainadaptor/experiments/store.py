@@ -29,8 +29,9 @@ class Store:
         self.folder = folder
         self._say_damaged = damaged
         self._records, self._plans, self._locks = folder / "records", folder / "plans", folder / ".locks"
+        self._data = folder / "data"
         try:
-            for part in (self._records, self._plans, self._locks):
+            for part in (self._records, self._plans, self._locks, self._data):
                 part.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadFile(
@@ -99,6 +100,17 @@ class Store:
         """
         with replacing(self._plans / f"{plan['name']}.json") as beside:
             beside.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+
+    def write_manifest(self, fingerprint: str, make: Callable[[], Mapping[str, Any]]) -> None:
+        """Writes what a data set holds under its fingerprint, which records have, unless it is there.
+
+        Raises:
+            BadFile: It cannot be written there.
+        """
+        path = self._data / f"{fingerprint}.json"
+        if not path.exists():
+            with replacing(path) as beside:
+                beside.write_text(json.dumps(make(), indent=1) + "\n", encoding="utf-8")
 
     def read_plan(self, name: str) -> dict[str, Any]:
         """The layout that was written under a name; empty where there is none that can be read."""
