@@ -133,6 +133,12 @@ def test_cautions_of_records_are_remarks(made):
     assert [said for said in found if "validation" in said] == [f"D{caution[1:]}."]
 
 
+def test_columns_by_how_many_domains_are_in_a_stream(made):
+    cells = {str(n): [made.write(made.record(DOMAINS[:n], "tent", segments=True))["id"]] for n in (1, 2, 4)}
+    asking = asked(made, table("t", [{"label": "Tent", "cells": cells}], ["1", "2", "4"], show="accuracy-curve"))
+    assert axis_of(asking) == "domains in a stream"
+
+
 def test_a_row_of_the_untouched_network_is_the_grey_line(made):
     rows = [
         {"label": label, "cells": {"PACS": [made.write(made.record(DOMAINS, method, 0, segments=True))["id"]]}}

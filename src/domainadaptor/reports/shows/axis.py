@@ -35,3 +35,4 @@ def _settings(run: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from ((name, run[name]) for name in _PLAIN if name in run)
     for part in _PARTS:
         yield from run.get(part, {}).items()
+    yield "domains_in_a_stream", len(run.get("domains", ()))
