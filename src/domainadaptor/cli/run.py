@@ -1,13 +1,12 @@
 """`domainadaptor run`: all cells of an experiment file, each once, whatever happens."""
 
 import os
-import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +15,6 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-import domainadaptor
 from domainadaptor.cli.terminal import (
     Device,
     Exit,
@@ -30,9 +28,8 @@ from domainadaptor.cli.terminal import (
     show_damaged,
     show_notes,
 )
-from domainadaptor.data.open import published_images
 from domainadaptor.data.pictures import cache_folder
-from domainadaptor.errors import AdaptationError, BadFile, BadOption
+from domainadaptor.errors import BadFile, BadOption
 
 if TYPE_CHECKING:  # torchvision and timm take seconds to import
     from domainadaptor.experiments.cell import Cell
@@ -308,6 +305,7 @@ _NAMED = 4  # networks of an experiment that its line in the list names
 
 
 def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
+    from domainadaptor.experiments.estimate import minutes_for
     from domainadaptor.experiments.store import Store
 
     store = Store(output) if (output / "records").is_dir() else None  # a list makes no folders
@@ -325,7 +323,7 @@ def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
                 "cells": len(cells) + len(missing),
                 "done": len(cells) - len(left),
                 "missing": len(missing),
-                "minutes": _minutes([*left.values(), *missing.values()], grid),
+                "minutes": minutes_for([*left.values(), *missing.values()], grid),
             }
         )
     if as_json:
@@ -349,55 +347,6 @@ def _needed(row: dict[str, Any]) -> str:
     networks = row["networks"]
     more = [f"and {len(networks) - _NAMED} more"] if len(networks) > _NAMED else []
     return f"{', '.join(row['data'])}: {', '.join([*networks[:_NAMED], *more])}"
-
-
-def _minutes(cells: Iterable["Cell"], grid: "Grid") -> float | None:
-    """A guess; None where the time of a network was never measured, or the images cannot be counted."""
-    wanted = list(cells)
-    if any(not grid.experiment.networks.plan(cell.network.label).milliseconds for cell in wanted):
-        return None
-    try:
-        return round(sum(_seconds(cell, grid) for cell in wanted) / 60, 1)
-    except AdaptationError:
-        return None
-
-
-def _seconds(cell: "Cell", grid: "Grid") -> float:
-    """Images, times passes, times what a plain pass takes an image."""
-    plan = grid.experiment.networks.plan(cell.network.label)
-    counts = _images(cell, grid)
-    images = sum(min(counts[name], cell.images or counts[name]) for name in cell.domains)
-    if cell.measure:
-        return images * plan.milliseconds / 1000
-    described = domainadaptor.about(cell.method)
-    more = not {"loss", "predict"}.isdisjoint(cell.options)
-    # A backward for activations alone costs about as much as a forward.
-    own = _number(described.forwards, more) + _number(described.backwards, more) if described else 1
-    if described and "views" in described.forwards:
-        own += cell.options.get("views", domainadaptor.options_of(cell.method)["views"])
-    return images * (1 + own) * plan.milliseconds / 1000
-
-
-def _images(cell: "Cell", grid: "Grid") -> dict[str, int]:
-    """Of each domain; as published where the data are not on this machine.
-
-    Raises:
-        AdaptationError: They are not here, and how many there are is not known.
-    """
-    try:
-        dataset = grid.workshop.dataset(cell.dataset, cell.data_options)
-    except AdaptationError:
-        published = published_images(cell.dataset)
-        if set(cell.domains) <= published.keys():
-            return published
-        raise
-    return {name: len(dataset.domain(name).part("test")) for name in cell.domains}
-
-
-def _number(text: str, most: bool) -> float:
-    """The first number in a description as "1 (2 if it predicts after)", or the largest."""
-    found = [int(digits) for digits in re.findall(r"\d+", text)] or [1]
-    return float(max(found) if most else found[0])
 
 
 def _pair(text: str) -> tuple[str, str]:

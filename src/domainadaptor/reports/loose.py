@@ -1,5 +1,6 @@
 """A layout for records that no experiment planned: what `evaluate --output` keeps."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +24,15 @@ def loose_plan(records: Sequence[Mapping[str, Any]]) -> Plan | None:
 
 
 def _network(record: Mapping[str, Any]) -> str:
-    return str(record["run"].get("checkpoint", {}).get("name", "a network"))
+    """By its weights: other networks may have the same name, and must not be averaged like seeds."""
+    known = record["run"].get("checkpoint", {})
+    return str(known.get("sha256") or known.get("name"))
+
+
+def _name(record: Mapping[str, Any]) -> str:
+    """The network as it was typed."""
+    words = shlex.split(str(record.get("command", "")))
+    return words[2] if words[:2] == ["domainadaptor", "evaluate"] and len(words) > 2 else "a network"
 
 
 def _table(records: Sequence[Mapping[str, Any]]) -> TablePlan:
@@ -37,7 +46,7 @@ def _table(records: Sequence[Mapping[str, Any]]) -> TablePlan:
     images = "all images" if run.get("images") is None else f"{run['images']} seeded images a domain"
     options = "".join(f", {name} {value}" for name, value in run.get("protocol_options", {}).items())
     return TablePlan(
-        f"{_network(records[0])} on {run['dataset']}",
+        f"{_name(records[0])} on {run['dataset']}",
         f"{images}, batches of {run['batch_size']}, {run['protocol']}{options}",
         "accuracy" if run["protocol"] == "leave-one-out" else "segments",
         "method",
