@@ -1,0 +1,69 @@
+"""Measurements against slow loops and closed forms."""
+
+import numpy as np
+import pytest
+import torch
+
+from domainadaptor.experiments.grid import run_all
+from domainadaptor.experiments.store import Store
+from tests.experiments.small import SILENT, TEXT, grid_of
+
+
+@pytest.mark.parametrize("measure", ["statistics-distances", "classifier-norms", "loss-curves"])
+def test_measurements(base, measure):
+    rows = f'rows = ["what"]\nmeasure = "{measure}"\nshow = "{measure}"\n'
+    grid = grid_of(base, TEXT.replace("[[table]]", '[rows."what"]\nmethod = "source"\n[[table]]') + rows)
+    store = Store(base / "results")
+    assert run_all(grid, store, SILENT) == {}
+    place = next(place for place in grid.places if place.column == "night")
+    values = store.read(place.id)["values"]
+    opened = grid.workshop.open(place.cell.network)
+    test, segments = grid.workshop.stream(place.cell, opened)
+    if measure == "statistics-distances":
+        assert values == pytest.approx(literal_distances(opened.network, test, segments), rel=1e-4)
+    elif measure == "classifier-norms":
+        weight = opened.network.state_dict()["linear.weight"].double()
+        assert [c["norm"] for c in values["classes"]] == pytest.approx([float(row.norm()) for row in weight])
+        dataset = grid.workshop.dataset("folders")
+        counts = [
+            sum(e.label == at for d in ("day", "dusk") for e in dataset.domain(d).part("train")) for at in (0, 1, 2)
+        ]
+        assert [c["images"] for c in values["classes"]] == counts
+    else:
+        em = next(curve for curve in values["curves"] if curve["label"] == "EM")
+        logits = torch.cat([opened.network(pixels) for _, _, pixels in test.batches(segments)]).detach().double()
+        p = logits.softmax(1).numpy()
+        losses = -(p * np.log(p)).sum(1)
+        assert min(em["loss"]) >= losses.min() - 1e-9
+        assert max(em["loss"]) <= losses.max() + 1e-9
+
+
+def literal_distances(network, test, segments):
+    """Loops over layers, images and channels."""
+    layers = [m for m in network.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    sums = {"image-to-batch minimum": [], "image-to-batch maximum": [], "source-to-batch": []}
+    for _, _, pixels in test.batches(segments):
+        inputs = {}
+
+        def keep(layer, given, _, inputs=inputs):
+            inputs[layer] = given[0].detach().double().numpy()
+
+        hooks = [layer.register_forward_hook(keep) for layer in layers]
+        network(pixels)
+        for hook in hooks:
+            hook.remove()
+        for layer in layers:
+            x = inputs[layer]
+            channels = range(x.shape[1])
+            batch = [(x[:, c].mean(), x[:, c].std(ddof=1)) for c in channels]
+            source = list(zip(layer.running_mean.tolist(), layer.running_var.sqrt().tolist(), strict=True))
+            images = [[(x[n, c].mean(), x[n, c].std(ddof=1)) for c in channels] for n in range(len(x))]
+            apart = [distance(image, batch) for image in images]
+            sums["image-to-batch minimum"].append(min(apart))
+            sums["image-to-batch maximum"].append(max(apart))
+            sums["source-to-batch"].append(distance(source, batch))
+    return {name: sum(values) / len(values) for name, values in sums.items()}
+
+
+def distance(a, b):
+    return sum(sum((x[k] - y[k]) ** 2 for x, y in zip(a, b, strict=True)) ** 0.5 for k in (0, 1))
