@@ -81,19 +81,6 @@ class Checkpoint:
         """What the checkpoint holds that a method needs: adapt(network, method, **checkpoint.options_for(method))."""
         return heads_for(method, self.heads)
 
-    def fill_head(self, name: str, module: nn.Module, where: Path = Path("the checkpoint")) -> None:
-        """Loads the tensors of an extra head into a module.
-
-        Raises:
-            BadFile: The checkpoint has no such head, or it does not fit.
-        """
-        if name not in self.heads:
-            raise BadFile(
-                f"{str(where)!r} has no head {name!r}, only {', '.join(self.heads) or 'the classes'}; "
-                f"train a network with it: domainadaptor train … --task {name}"
-            )
-        fit_weights(module, self.heads[name], where)
-
 
 def heads_for(method: str, heads: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Mapping[str, Tensor]]:
     """Those trained heads that a method has an option for, by the option: "task" takes the head of its own name."""
@@ -154,12 +141,13 @@ def is_checkpoint(path: Path) -> bool:
         return False
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
+def load_checkpoint(path: str | Path) -> Checkpoint:
     """A checkpoint, checked.
 
     Raises:
         BadFile: It is missing, damaged, or not one of ours.
     """
+    path = Path(path)
     if not path.is_file():
         raise BadFile(f"no checkpoint at {str(path)!r}: expected a .safetensors file that `domainadaptor train` wrote")
     try:
