@@ -61,6 +61,8 @@ MAY_IMPORT = {
     "demo": {"errors", "data", "domainadaptor"},
     "cli": {
         "errors",
+        "options",
+        "plugins",
         "adaptation",
         "data",
         "files",

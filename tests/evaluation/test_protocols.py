@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from domainadaptor.errors import BadOption
-from domainadaptor.evaluation.protocols import Item, arrange, check_protocol, protocols, shuffled
+from domainadaptor.evaluation.protocols import PROTOCOLS, Item, arrange, check_protocol, shuffled
 
 
 def images(**counts):
@@ -15,21 +15,21 @@ def images(**counts):
 
 
 TWO = images(a=50, b=33)
-ONCE = [name for name in protocols() if name != "continual"]
+ONCE = [name for name in PROTOCOLS if name != "continual"]
 
 
 def flat(segments):
     return [item for segment in segments for batch in segment.batches for item in batch]
 
 
-@pytest.mark.parametrize("name", protocols())
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_every_image_comes_once_and_the_last_small_batch_is_kept(name):
     segments = arrange(name, TWO, 8, 0, {})
     assert Counter(flat(segments)) == Counter(item for items in TWO.values() for item in items)
     assert all(1 <= len(batch) <= 8 for segment in segments for batch in segment.batches)
 
 
-@pytest.mark.parametrize("name", protocols())
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_the_seed_alone_decides_the_order(name):
     assert arrange(name, TWO, 8, 5, {}) == arrange(name, TWO, 8, 5, {})
 

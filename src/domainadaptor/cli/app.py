@@ -8,7 +8,21 @@ from typing import Annotated
 import typer
 
 import domainadaptor
-from domainadaptor.cli import bench, check, data, demo, evaluate, methods, predict, report, run, stress, train
+from domainadaptor.cli import (
+    algorithms,
+    bench,
+    check,
+    data,
+    demo,
+    evaluate,
+    methods,
+    predict,
+    protocols,
+    report,
+    run,
+    stress,
+    train,
+)
 from domainadaptor.cli.terminal import Exit, err
 from domainadaptor.errors import AdaptationError
 
@@ -26,7 +40,9 @@ app.command("methods")(methods.methods)
 app.command("check")(check.check)
 app.command("predict")(predict.predict)
 app.command("train")(train.train)
+app.command("algorithms")(algorithms.algorithms)
 app.command("evaluate")(evaluate.evaluate)
+app.command("protocols")(protocols.protocols)
 app.command("run")(run.run)
 app.command("stress")(stress.stress)
 app.command("bench")(bench.bench)

@@ -43,7 +43,7 @@ def evaluate(
     option: MethodOptions = None,
     protocol: Annotated[
         str,
-        typer.Option(help="leave-one-out, few-data, continual, mixed-batches, mixed-images or label-shift."),
+        typer.Option(help="leave-one-out, few-data, continual …: see `protocols`."),
     ] = "leave-one-out",
     protocol_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the protocol, as subset=128.")

@@ -32,7 +32,7 @@ def train(
         str,
         typer.Option(help="pretrained: published weights that are on this machine; none; a file; the name of a run."),
     ] = "pretrained",
-    algorithm: Annotated[str, typer.Option(help="erm, mldg, fsdcl, mvrml, arm …")] = "erm",
+    algorithm: Annotated[str, typer.Option(help="erm, mldg, fsdcl, mvrml, arm …: see `algorithms`.")] = "erm",
     option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the algorithm; may be repeated.")
     ] = None,

@@ -37,7 +37,14 @@ def leave_one_out(images: Images, batch_size: int, seed: int) -> list[Segment]:
 
 
 def few_data(images: Images, batch_size: int, seed: int, *, subset: int = 64) -> list[Segment]:
-    """Each domain cut into subsets of so many images; everything is forgotten before each subset."""
+    """Each domain cut into subsets; everything is forgotten before each of them.
+
+    Args:
+        images: Of each domain.
+        batch_size: Images at once; the last batch of a subset may be smaller.
+        seed: Of the order.
+        subset: How many images a subset has.
+    """
     check_count("subset", subset, low=1)
     return [
         Segment(f"{domain} {start // subset + 1}", _batches(items[start : start + subset], batch_size), fresh=True)
@@ -47,7 +54,14 @@ def few_data(images: Images, batch_size: int, seed: int, *, subset: int = 64) ->
 
 
 def continual(images: Images, batch_size: int, seed: int, *, rounds: int = 1) -> list[Segment]:
-    """One domain after the other, in the order they are named, so often; nothing is forgotten between them."""
+    """One domain after the other, in the order they are named; nothing is forgotten between them.
+
+    Args:
+        images: Of each domain.
+        batch_size: Images at once; the last batch of a domain may be smaller.
+        seed: Of the order.
+        rounds: How often all domains come.
+    """
     check_count("rounds", rounds, low=1)
     return [
         Segment(domain if rounds == 1 else f"{domain} {turn + 1}", _batches(items, batch_size), fresh=turn == at == 0)
@@ -71,10 +85,14 @@ def mixed_images(images: Images, batch_size: int, seed: int) -> list[Segment]:
 
 
 def label_shift(images: Images, batch_size: int, seed: int, *, concentration: float = 0.0) -> list[Segment]:
-    """Labels that come in runs: sorted for a concentration of 0, else slots with shares drawn from a Dirichlet.
+    """Labels that come in runs; everything is forgotten before each domain.
 
-    The images of each class are dealt out to slots of a batch's length by shares that Dirichlet(concentration) gives:
-    0.1 makes nearly pure batches, 10 nearly balanced ones. Everything is forgotten before each domain.
+    Args:
+        images: Of each domain.
+        batch_size: Images at once; the last batch of a domain may be smaller.
+        seed: Of the order.
+        concentration: 0 sorts by label. Otherwise the images of each class are dealt out to slots of a batch's length
+            by shares that a Dirichlet distribution gives: 0.1 makes nearly pure batches, 10 nearly balanced ones.
     """
     check_number("concentration", concentration, low=0)
     rng = np.random.default_rng([seed, 3])
@@ -88,7 +106,7 @@ def label_shift(images: Images, batch_size: int, seed: int, *, concentration: fl
     return segments
 
 
-_PROTOCOLS: dict[str, Protocol] = {
+PROTOCOLS: dict[str, Protocol] = {
     "leave-one-out": leave_one_out,
     "few-data": few_data,
     "continual": continual,
@@ -96,11 +114,6 @@ _PROTOCOLS: dict[str, Protocol] = {
     "mixed-images": mixed_images,
     "label-shift": label_shift,
 }
-
-
-def protocols() -> dict[str, str]:
-    """Every protocol, name -> one sentence."""
-    return {name: (function.__doc__ or "").partition("\n")[0] for name, function in _PROTOCOLS.items()}
 
 
 def protocol_options(name: str) -> dict[str, Any]:
@@ -133,9 +146,9 @@ def arrange(name: str, images: Images, batch_size: int, seed: int, options: Mapp
 
 
 def _find(name: str) -> Protocol:
-    if name not in _PROTOCOLS:
-        raise BadOption(f"there is no protocol {name!r}; {suggestion(name, _PROTOCOLS)}")
-    return _PROTOCOLS[name]
+    if name not in PROTOCOLS:
+        raise BadOption(f"there is no protocol {name!r}; {suggestion(name, PROTOCOLS)}")
+    return PROTOCOLS[name]
 
 
 def shuffled(items: Sequence[Item], seed: int, most: int | None) -> list[Item]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -162,6 +162,6 @@ def _digest(weights: str, runs: Path) -> str:
     return "" if path is None else digest_of(path)[:12]
 
 
-def algorithms() -> dict[str, str]:
-    """Every training algorithm, name -> one sentence."""
-    return {name: plugins.sentence(function) for name, function in plugins.table(ALGORITHMS).items()}
+def algorithms() -> dict[str, Callable[..., Algorithm]]:
+    """Every training algorithm by its name."""
+    return plugins.table(ALGORITHMS)

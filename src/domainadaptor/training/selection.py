@@ -78,7 +78,11 @@ class Last(Selection):
 
 
 class Best(Selection):
-    """The weights with the highest accuracy on the source validation images; of equals, the earliest."""
+    """The weights with the highest accuracy on the source validation images; of equals, the earliest.
+
+    Args:
+        checks_per_epoch: How often it is taken.
+    """
 
     def __init__(self, *, checks_per_epoch: int = 1) -> None:
         super().__init__(checks_per_epoch=checks_per_epoch)
@@ -139,9 +143,13 @@ class _Segment(NamedTuple):
 class Swad(Selection):
     """Averages the weights of every step in the valley of the validation loss. Cha et al., NeurIPS 2021.
 
-    The valley begins when the lowest of the last `converge` losses is the oldest of them, and ends when the lowest of
-    the last `tolerance` is above (1 + `ratio`) times the mean of the losses at its beginning. Never reached: the last
-    weights. Running statistics belong to single steps, so they are estimated anew for the mean.
+    Never reached: the last weights. Running statistics belong to single steps, so they are estimated anew for the mean.
+
+    Args:
+        converge: The valley begins when the lowest of so many losses, one after the other, is the oldest of them.
+        tolerance: It ends when the lowest of the last so many losses is too high.
+        ratio: Which is above (1 + ratio) times the mean of the losses at its beginning.
+        checks_per_epoch: How often the validation loss is taken.
     """
 
     def __init__(self, *, converge: int = 3, tolerance: int = 6, ratio: float = 0.3, checks_per_epoch: int = 4) -> None:

@@ -1,0 +1,20 @@
+"""`domainadaptor algorithms`: how a network can be trained."""
+
+from domainadaptor.cli.listing import listed, print_functions
+from domainadaptor.cli.terminal import Json, out, print_json
+
+
+def algorithms(as_json: Json = False) -> None:
+    """List the algorithms of `train`, the ways to choose weights, and their options."""
+    from domainadaptor.training.recipe import algorithms as known
+    from domainadaptor.training.selection import SELECTIONS
+
+    if as_json:
+        print_json({"algorithms": listed(known()), "selections": listed(SELECTIONS)})
+        return
+    print_functions("algorithm", known())
+    print_functions("weights", SELECTIONS)
+    out.print(
+        "As in: domainadaptor train … --algorithm mldg --option beta=0.5 --select swad --select-option ratio=0.2",
+        highlight=False,
+    )
