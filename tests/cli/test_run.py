@@ -108,6 +108,20 @@ def test_the_list_says_what_is_there_and_what_is_missing(program, base):
     assert (row["cells"], row["done"], row["missing"]) == (2, 2, 0)
 
 
+def test_records_of_a_network_that_is_gone_are_done_and_not_asked_for(program, base):
+    text = TEXT.replace('checkpoint = "none/{target}.safetensors"', 'train = { dataset = "folders", size = 12 }')
+    (base / "experiments" / "small.toml").write_text(text)
+    assert len(program(*arguments(base, "--missing")).stdout.splitlines()) == 1
+    program(*arguments(base, *OWN))
+    (row,) = json.loads(program("run", "--list", "--root", str(base / "pictures"), "--json").stdout)
+    assert (row["cells"], row["done"], row["missing"], row["minutes"]) == (2, 2, 0, 0)
+    assert program(*arguments(base, "--missing")).stdout == ""
+    next((base / "results" / "records").glob("*.json")).unlink()
+    (row,) = json.loads(program("run", "--list", "--root", str(base / "pictures"), "--json").stdout)
+    assert (row["cells"], row["done"], row["missing"]) == (2, 1, 1)
+    assert len(program(*arguments(base, "--missing")).stdout.splitlines()) == 1
+
+
 def test_a_damaged_record_is_made_again_and_said(program, base):
     program(*arguments(base, *OWN))
     path = sorted((base / "results" / "records").glob("*.json"))[0]
@@ -245,7 +259,10 @@ def test_a_run_without_the_data_keeps_what_the_plan_knew(program, base):
     (base / "empty").mkdir()
     words = arguments(base, *OWN)
     words[words.index(str(base / "pictures"))] = str(base / "empty")
-    assert program(*words).returncode == 1
+    result = program(*words)
+    assert result.returncode == 0
+    assert "2 cells cannot run now and stand as they were recorded" in result.stderr
+    assert "untouched" in result.stdout
     after = json.loads((base / "results" / "plans" / "small.json").read_text())
     assert [row["cells"] for row in after["tables"][0]["rows"]] == [row["cells"] for row in before["tables"][0]["rows"]]
 

@@ -34,6 +34,7 @@ from domainadaptor.errors import BadFile, BadOption
 if TYPE_CHECKING:  # torchvision and timm take seconds to import
     from domainadaptor.experiments.cell import Cell
     from domainadaptor.experiments.grid import Grid
+    from domainadaptor.experiments.store import Store
 
 _FOLDER = Path("experiments")
 
@@ -105,6 +106,8 @@ def run(
         if refused:
             raise typer.Exit(Exit.SOME_SKIPPED)
     elif missing:
+        for grid in grids:
+            _look_up(grid, output)
         wanted = {command: why for grid in grids for command, why in grid.missing().items()}
         show_notes(dict.fromkeys(wanted.values()))
         place = f" {shlex.join(['--root', str(root)])}" if root else ""
@@ -168,10 +171,14 @@ def _run(grids: list["Grid"], output: Path, as_json: bool) -> None:
     idle = []
     for grid in grids:
         cells = grid.runnable()
-        if not cells:
+        grid.look_up(store)
+        if not cells and grid.missing():
             grid.write_plan(store)  # a report says what is missing
             idle.append(f"{grid.experiment.name} cannot run: {_needs(grid)}")
             continue
+        if standing := grid.standing():
+            why = "; ".join(dict.fromkeys(place.missing for place in standing))
+            show_notes([f"{len(standing)} cells cannot run now and stand as they were recorded: {why}"])
         if grid.missing():
             err.print(f"note: some cells cannot run: {_needs(grid)}", markup=False, highlight=False, soft_wrap=True)
         with progress_bar(total=len(cells)) as bar:
@@ -306,22 +313,22 @@ _NAMED = 4  # networks of an experiment that its line in the list names
 
 def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
     from domainadaptor.experiments.estimate import minutes_for
-    from domainadaptor.experiments.store import Store
 
-    store = Store(output) if (output / "records").is_dir() else None  # a list makes no folders
     rows = []
     for grid in grids:
+        store = _look_up(grid, output)
         cells = grid.runnable()
-        left = {name: cell for name, cell in cells.items() if store is None or not store.seems_done(name)}
-        missing = {repr(place.cell): place.cell for place in grid.places if place.id is None}  # tables may share cells
+        left = {name: cell for name, cell in cells.items() if store is None or store.peek(name) is None}
+        absent = {repr(place.cell): place for place in grid.places if place.id is None}  # tables may share cells
+        missing = {key: place.cell for key, place in absent.items() if place.recorded is None}
         rows.append(
             {
                 "experiment": grid.experiment.name,
                 "title": grid.experiment.title,
                 "data": sorted({table.dataset for table in grid.experiment.tables}),
                 "networks": sorted({place.cell.network.label for place in grid.places}),
-                "cells": len(cells) + len(missing),
-                "done": len(cells) - len(left),
+                "cells": len(cells) + len(absent),
+                "done": len(cells) - len(left) + len(absent) - len(missing),
                 "missing": len(missing),
                 "minutes": minutes_for([*left.values(), *missing.values()], grid),
             }
@@ -333,13 +340,24 @@ def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
     table = Table(
         "experiment, and what it needs",
         *(Column(name, no_wrap=True, justify="right") for name in counted),
-        caption="missing: cells whose data or network is not here (`run FILE --missing` says what makes them); "
-        "minutes: a guess for what is not done, on two cores",
+        caption="missing: cells without a record whose data or network is not here (`run FILE --missing` says what "
+        "makes them); minutes: a guess for what is not done, on two cores",
     )
     for row in rows:
         texts = ["not known" if row[name] is None else f"{row[name]:.0f}" for name in counted]
         table.add_row(Text.assemble((str(row["experiment"]), "bold"), "\n", _needed(row)), *texts)
     out.print(table)
+
+
+def _look_up(grid: "Grid", output: Path) -> "Store | None":
+    """The records that there are; looking makes no folders."""
+    from domainadaptor.experiments.store import Store
+
+    if not (output / "records").is_dir():
+        return None
+    store = Store(output)
+    grid.look_up(store)
+    return store
 
 
 def _needed(row: dict[str, Any]) -> str:

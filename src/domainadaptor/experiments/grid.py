@@ -56,7 +56,8 @@ class Grid:
 
     def missing(self) -> dict[str, str]:
         """Why cells cannot run, each reason by the command that would help, or by itself where there is none."""
-        return {place.cell.network.command or place.missing: place.missing for place in self.places if place.id is None}
+        wanted = [place for place in self.places if place.id is None and place.recorded is None]
+        return {place.cell.network.command or place.missing: place.missing for place in wanted}
 
     def plan(self, output: Path = OUTPUT) -> dict[str, Any]:
         """The layout of all tables, for reports, with the commands that put their records into a folder."""
@@ -73,12 +74,12 @@ class Grid:
             "tables": [self._table(number, table, output) for number, table in enumerate(experiment.tables)],
         }
 
-    def write_plan(self, store: Store) -> None:
-        """Writes the layout; cells that cannot run now but have a record keep it.
+    def standing(self) -> list[Place]:
+        """Cells that cannot run now and have a record from when they could."""
+        return [place for place in self.places if place.recorded is not None]
 
-        Raises:
-            BadFile: It cannot be written there.
-        """
+    def look_up(self, store: Store) -> None:
+        """Finds the records of cells that cannot run now but could when the plan in the store was written."""
         earlier = _ids(store.read_plan(self.experiment.name))
         places: dict[tuple[str, str, str], list[int]] = {}
         for at, place in enumerate(self.places):
@@ -88,8 +89,16 @@ class Grid:
             known = earlier.get(key, [])
             for at, name in zip(own, known if len(known) == len(own) else [], strict=False):
                 place = self.places[at]
-                if place.id is None and name is not None and _is_of(store.read(name), place.cell):
+                if place.id is None and name is not None and _is_of(store.peek(name), place.cell):
                     self.places[at] = replace(place, recorded=name)
+
+    def write_plan(self, store: Store) -> None:
+        """Writes the layout; cells that cannot run now but have a record keep it.
+
+        Raises:
+            BadFile: It cannot be written there.
+        """
+        self.look_up(store)
         store.write_plan(self.plan(store.folder))
 
     def _place(self, number: int, table: TableSpec, row: Row, column: str, seed: int) -> Iterator[Place]:

@@ -74,13 +74,13 @@ class Store:
             raise BadFile(f"{str(path)!r} is damaged and cannot be put aside: {error.strerror or error}") from error
         return aside
 
-    def seems_done(self, name: str) -> bool:
-        """Whether there is a whole record of that id that did not fail; one that is not stays where it is."""
+    def peek(self, name: str) -> dict[str, Any] | None:
+        """The record of that id, if there is a whole one that did not fail; one that is not stays where it is."""
         try:
             record = checked_record((self._records / f"{name}.json").read_bytes())
         except (OSError, ValueError, RecursionError):
-            return False
-        return record["id"] == name and "failed" not in record
+            return None
+        return record if record["id"] == name and "failed" not in record else None
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Writes a record under its id, with its sum.
