@@ -6,7 +6,6 @@ import pytest
 from domainadaptor.reports.cells import Gap
 from domainadaptor.reports.grid import number
 from domainadaptor.reports.records import read_results
-from domainadaptor.reports.remarks import remarks
 from domainadaptor.reports.sections import gap_lines
 from domainadaptor.reports.shows import ask_for, show
 from tests.reports.folder import DOMAINS, Folder, table
@@ -220,18 +219,6 @@ def test_what_is_to_be_done_is_said_once_and_ends_with_the_experiment():
 )
 def test_halves_are_rounded_away_from_zero(value, text):
     assert number(value) == text
-
-
-def test_runs_without_an_id_are_counted_one_by_one(made):
-    (there,), _ = made.cell("photo", "tent", seeds=(0,))
-    rows = [
-        {"label": "a", "cells": {"photo": [there, None], "sketch": [None, None]}},
-        {"label": "the same", "cells": {"photo": [there], "sketch": ["0123", "0123"]}},
-    ]
-    made.plan("x", [table("t", rows, ["photo", "sketch"])])
-    results = read_results(made.path)
-    ask = ask_for(results.plans[0].tables[0], "x", results)
-    assert remarks(ask)[0] == "Not complete: 1 of 5 runs are there, 4 not run yet."
 
 
 def test_an_id_that_is_no_text_is_damage(made):

@@ -22,6 +22,7 @@ _WORLD = {  # of a record's environment: how a sentence calls it
     "machine": "machine",
     "processor": "processor",
 }
+_CORRUPTED = ("cifar10-c", "corrupted")  # data sets whose domains show the same images
 _LONGEST = 6  # things in a sentence
 _PLACES = 3  # where a method does harm, until only the worst is told
 
@@ -73,20 +74,36 @@ def _chance(ask: Ask) -> Iterator[str]:
     if not errors or any(cell.expected > 1 for cells in rows for cell in cells):
         return
     single = statistics.median(error for own in errors for error in own)
-    means = [math.hypot(*own) / len(own) for own in errors if len(own) == len(ask.table.columns)]
-    mean = f", a mean by {number(statistics.median(means))}" if ask.table.mean and means else ""
+    shared = _share_images(ask.all_records())
+    whole = [own for own in errors if len(own) == len(ask.table.columns)]
+    means = [statistics.mean(own) if shared else math.hypot(*own) / len(own) for own in whole]
+    most = "at most " if shared else ""
+    mean = f", a mean by {most}{number(statistics.median(means))}" if ask.table.mean and means else ""
     yield (
         f"One seed: by the choice of images alone a number is uncertain by about {number(single)} points (one standard "
         f"error){mean}; differences between rows, which share their images, by somewhat less."
     )
+    if shared and (mean or any(_domains(cell.records) > 1 for cells in rows for cell in cells)):
+        yield "All domains show the same images, so that a mean over them is hardly surer than one of them."
+
+
+def _share_images(records: Sequence[Record]) -> bool:
+    """Whether every domain is the same images in another dress."""
+    return bool(records) and all(record["run"].get("dataset") in _CORRUPTED for record in records)
+
+
+def _domains(records: Sequence[Record]) -> int:
+    return len({domain for record in records for domain in record.get("scores", ())})
 
 
 def _standard_error(cell: Cell) -> float | None:
+    """In points; what several domains show of the same images counts once."""
     images = total(cell.records, "images")
     if not images:
         return None
     share = total(cell.records, "right") / images
-    return 100 * math.sqrt(share * (1 - share) / images)
+    different = images / _domains(cell.records) if _share_images(cell.records) else images
+    return 100 * math.sqrt(share * (1 - share) / different)
 
 
 def _gains(ask: Ask) -> Iterator[str]:
