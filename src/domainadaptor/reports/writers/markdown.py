@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from domainadaptor.reports.grid import Entry, Grid
+from domainadaptor.reports.guide import HOW_TO_READ, NAMES
 from domainadaptor.reports.sections import Chapter, Section, gap_lines
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~&#$])")
@@ -24,7 +25,7 @@ def chapter(found: Chapter) -> str:
 
 def contents(found: Sequence[Chapter], training: bool) -> str:
     """The list of experiments, with two sentences on each and how many cells it lacks."""
-    lines = ["# Results", "All of it on one page: `index.html`, with figures in `figures`."]
+    lines = ["# Results", "All of it on one page: `index.html`, with figures in `figures`.", prose(HOW_TO_READ)]
     entries = []
     for part in found:
         lacks = sum(len(section.shown.gaps) for section in part.sections)
@@ -33,7 +34,7 @@ def contents(found: Sequence[Chapter], training: bool) -> str:
         missing = f" (**{lacks} cells to run**)" if lacks else ""
         entries.append(f"- [{escape(part.plan.title)}]({part.plan.name}.md){said}{missing}")
     entries += ["- [Trained networks](training.md)"] if training else []
-    return "\n\n".join([*lines, "\n".join(entries)]) + "\n"
+    return "\n\n".join([*lines, "\n".join(entries), f"Names: {prose(NAMES)}"]) + "\n"
 
 
 def section(part: Section, command: str) -> str:
