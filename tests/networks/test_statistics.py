@@ -50,7 +50,7 @@ def test_reestimated_statistics_are_the_mean_over_batches(network):
     seen = [{name: literal_statistics(x) for name, x in inputs_of(probe, images).items()} for images in batches(3)]
     network.train()
     network.bn3.eval()  # a layer in another mode than the network's
-    reestimate(network, iter(batches(3)))
+    reestimate(network, iter(batches(3)), network)
     for name, layer in norm_layers(network).items():
         expected = sum(entry[name] for entry in seen) / 3
         torch.testing.assert_close(torch.stack([layer.running_mean, layer.running_var]), expected, atol=1e-9, rtol=1e-9)
@@ -62,14 +62,14 @@ def test_reestimated_statistics_are_the_mean_over_batches(network):
 def test_no_batches_are_refused_and_the_statistics_stay(network):
     held = network.bn1.running_mean.clone()
     with pytest.raises(BadBatch, match="got none"):
-        reestimate(network, [])
+        reestimate(network, [], network)
     assert torch.equal(network.bn1.running_mean, held)
 
 
 def test_momenta_come_back_after_an_error():
     network = GoldenNet()
     with pytest.raises(RuntimeError):
-        reestimate(network, [torch.zeros(2, 5, 8, 8)])
+        reestimate(network, [torch.zeros(2, 5, 8, 8)], network)
     assert network.bn1.momentum == 0.1
 
 

@@ -13,6 +13,7 @@ from domainadaptor.data.domains import Domain, Example
 from domainadaptor.data.loaders import TrainingBatches, ordered_batches
 from domainadaptor.data.pictures import Pictures
 from domainadaptor.data.preprocessing import squashed
+from domainadaptor.training.algorithms.mvrml import MVRML
 from domainadaptor.training.fit import Diverged, Plan, fit, validate
 from domainadaptor.training.recipe import Recipe
 from domainadaptor.training.selection import make_selection
@@ -108,9 +109,10 @@ def test_interrupted_anywhere_it_ends_with_the_same_weights(tmp_path, algorithm,
     (tmp_path / "whole").mkdir()
     (tmp_path / "cut").mkdir()
     whole, outcome, _ = run(tmp_path / "whole", algorithm, select, **options)
-    for stop_at in (1, 5, 11, 3):
+    for stop_at in (1, 5, 11, 3) if algorithm != "mvrml" else (1, 3, 1):  # which has two steps an epoch
         with pytest.raises(Stop):
-            run(tmp_path / "cut", algorithm, select, stop_at=stop_at if algorithm != "mvrml" else 1, **options)
+            run(tmp_path / "cut", algorithm, select, stop_at=stop_at, **options)
+    assert (tmp_path / "cut" / "resume.pt").is_file()
     cut, again, _ = run(tmp_path / "cut", algorithm, select, **options)
     for (name, one), other in zip(whole.state_dict().items(), cut.state_dict().values(), strict=True):
         assert torch.equal(one, other), name
@@ -160,3 +162,13 @@ def test_stopped_after_the_last_epoch_it_still_ends(tmp_path, select):
     again, _, _ = run(tmp_path, select=select)  # the file to go on from holds the last epoch
     for (name, one), other in zip(whole.state_dict().items(), again.state_dict().values(), strict=True):
         assert torch.equal(one, other), name
+
+
+def test_weights_that_no_batch_passed_through_get_statistics_before_every_check(tmp_path, monkeypatch):
+    asked = []
+    was = MVRML.before_check
+    monkeypatch.setattr(
+        MVRML, "before_check", lambda self, rounds, steps: (asked.append(steps), was(self, rounds, steps))
+    )
+    run(tmp_path, "mvrml", "swad", epochs=2, trajectories=2, length=1)
+    assert asked == [2] * 8  # four checks in each epoch of four steps, two rounds a step

@@ -52,8 +52,8 @@ def feed(selection, losses, weights, module):
         selection.after_check(module, Check(step, 0.0, loss))
 
 
-@pytest.mark.parametrize("rule", [(3, 6, 0.3), (1, 1, 0.0), (5, 2, 0.1)])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("rule", [(3, 6, 0.3), (1, 1, 0.0), (5, 2, 0.1), (3, 1, 0.1)])
+@pytest.mark.parametrize("seed", range(80))
 def test_swad_is_the_literal_rule(seed, rule):
     rng = random.Random(seed)
     count = rng.randint(1, 25)
@@ -115,7 +115,7 @@ def test_best_is_the_earliest_of_equals():
 def test_statistics_of_a_mean_are_estimated_anew():
     net = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False), nn.BatchNorm2d(4))
     images = [torch.randn(5, 3, 4, 4) + at for at in range(3)]
-    Swad().finish(net, iter(images))
+    Swad().finish(net, iter(images), net)
     with torch.no_grad():
         means = [net[0](x).mean((0, 2, 3)) for x in images]
     torch.testing.assert_close(net[1].running_mean, sum(means) / 3)

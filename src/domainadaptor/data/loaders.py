@@ -54,12 +54,12 @@ class TrainingBatches:
         """The steps of one epoch, each a batch per domain."""
         return ahead(self._step(epoch, step) for step in range(self.steps))
 
-    def joined(self, epoch: int) -> Iterator[Tensor]:
-        """The images of one epoch, all domains of a round together."""
+    def each_round(self, epoch: int) -> Iterator[list[DomainBatch]]:
+        """The batches of one epoch, one of each domain at a time."""
         domains = len(self._sources)
         for step in self.epoch(epoch):
             for start in range(0, len(step), domains):
-                yield torch.cat([batch.images for batch in step[start : start + domains]])
+                yield step[start : start + domains]
 
     def _step(self, epoch: int, step: int) -> list[DomainBatch]:
         first = (epoch * self.steps + step) * self.rounds
@@ -92,11 +92,11 @@ class TrainingBatches:
 
     def _shuffled(self, number: int, turn: int) -> np.ndarray:
         key = (number, turn)
-        if key not in self._held:
-            self._held = {k: v for k, v in self._held.items() if k[0] != number}
+        order = self._held.get(key)
+        if order is None:  # replaced, not changed: two threads may ask at once
             order = np.random.default_rng([self._seed, number, turn]).permutation(len(self._positions[number]))
-            self._held[key] = order
-        return self._held[key]
+            self._held = {k: v for k, v in self._held.items() if k[0] != number} | {key: order}
+        return order
 
 
 def images_each(batch_size: int, domains: int) -> int:

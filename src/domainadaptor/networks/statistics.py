@@ -1,15 +1,17 @@
 """Running statistics of batch norms while training: kept still, and estimated anew."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from domainadaptor.errors import BadBatch
+
+T = TypeVar("T")
 
 
 def norm_layers(network: nn.Module) -> dict[str, _BatchNorm]:
@@ -46,8 +48,13 @@ def of_each_batch(network: nn.Module) -> Iterator[None]:
 
 
 @torch.no_grad()
-def reestimate(network: nn.Module, batches: Iterable[Tensor]) -> None:
+def reestimate(network: nn.Module, batches: Iterable[T], run: Callable[[T], object]) -> None:
     """Running statistics as the plain mean over the given batches, for weights that no batch has passed through.
+
+    Args:
+        network: Whose.
+        batches: What passes through it.
+        run: Passes one of them through it.
 
     Raises:
         BadBatch: There is no batch.
@@ -64,7 +71,7 @@ def reestimate(network: nn.Module, batches: Iterable[Tensor]) -> None:
     network.train()
     try:
         for images in chain([first], left):
-            network(images)
+            run(images)
     finally:
         for module, mode in modes.items():  # one by one: a network may hold layers in another mode than its own
             module.training = mode

@@ -29,6 +29,7 @@ class Algorithm(nn.Module, ABC):
     """Trains a network; a subclass writes `update`, and adds what it trains besides the network to `heads`."""
 
     rounds = 1  # batches of each domain that an update takes
+    adapts = False  # whether it predicts after adapting to the batch
 
     def __init__(self, network: nn.Module, settings: Settings) -> None:
         super().__init__()
@@ -46,8 +47,12 @@ class Algorithm(nn.Module, ABC):
         """Logits of images of one domain as they are meant to be got: what weights are chosen by."""
         return self.network(images)  # type: ignore[no-any-return]
 
-    def after_epoch(self, images: Iterable[Tensor], steps: int) -> None:
-        """Whatever an algorithm does between epochs; `images` are so many batches of the training images."""
+    def pass_together(self, batches: Sequence[DomainBatch]) -> Tensor:
+        """Logits of one batch of each domain in one pass, as in training."""
+        return self.network(joined(batches)[0])  # type: ignore[no-any-return]
+
+    def before_check(self, rounds: Iterable[Sequence[DomainBatch]], steps: int) -> None:
+        """Whatever the weights need before they are looked at; so many rounds of batches were trained on since."""
         return
 
     @property

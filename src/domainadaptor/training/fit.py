@@ -121,7 +121,8 @@ def fit(
             _write_log(folder / "log.jsonl", log)
     chosen, why = selection.chosen()
     put(algorithm, chosen)
-    selection.finish(algorithm.network, _images(training, 0, device))
+    torch.manual_seed(derived_seed(seed, plan.epochs))  # a run that was stopped here ends the same
+    selection.finish(algorithm.network, _rounds(training, 0, device), algorithm.pass_together)
     algorithm.eval()
     return {"log": log, "chosen": why, "statistics_variance": variance.by_layer()}
 
@@ -163,9 +164,9 @@ def _train_epoch(
         speed = images / (time.perf_counter() - begun)
         mean = {name: total / (step + 1) for name, total in sums.items()}
         progress(Moment(epoch, plan.epochs, step + 1, training.steps, mean["loss"], mean.get("accuracy", 0.0), speed))
-        if step + 1 == training.steps:
-            algorithm.after_epoch(_images(training, epoch, device), training.steps * training.rounds)
         if _is_check(step, training.steps, selection.checks_per_epoch):
+            since = training.steps * training.rounds // selection.checks_per_epoch
+            algorithm.before_check(_rounds(training, epoch, device), since)
             workers.average_statistics(algorithm.network)
             variance.refresh()
             checked = validate(algorithm.eval().predict, validation, device)
@@ -212,8 +213,8 @@ def _is_check(step: int, steps: int, per_epoch: int) -> bool:
     return (step + 1) * per_epoch // steps > step * per_epoch // steps
 
 
-def _images(training: TrainingBatches, epoch: int, device: torch.device) -> Iterator[Tensor]:
-    return (images.to(device) for images in training.joined(epoch))
+def _rounds(training: TrainingBatches, epoch: int, device: torch.device) -> Iterator[list[DomainBatch]]:
+    return ([_on(batch, device) for batch in batches] for batches in training.each_round(epoch))
 
 
 def _slower(plan: Plan) -> str:

@@ -194,7 +194,7 @@ def _train(
         "unreadable": sorted(unreadable),
         "source_validation": metrics,
         "target_accuracy": {},
-        "chosen": outcome["chosen"],
+        "chosen": outcome["chosen"] + (", adapted to each batch" if algorithm.adapts else ""),
         "seconds": sum(entry["seconds"] for entry in outcome["log"]),
         "seconds_of_this_process": time.perf_counter() - begun,
         "epochs": [
@@ -273,7 +273,13 @@ def _go_on_from(path: Path, network: nn.Module, recipe: Recipe, dataset: DomainD
         fit_weights(network, started.tensors, path, dataset.classes)
     else:
         load_body(network, dict(started.tensors), blueprint(recipe.network), str(path))
-    return network, path.parent.name, card.note
+    note = card.note
+    if card.dataset == dataset.name and card.recipe.get("data") != recipe.data:
+        other = (
+            f"a network trained on another split or other images of {dataset.name}, which may hold validation images"
+        )
+        note = f"{note}; {other}" if note else other
+    return network, path.parent.name, note
 
 
 def _preprocessing(recipe: Recipe) -> Preprocessing:
@@ -292,7 +298,8 @@ def _pictures(
 
 
 def _batches(pictures: Pictures, preprocessing: Preprocessing, part: Part) -> Batches:
-    return partial(ordered_batches, pictures, preprocessing, part, 128)
+    # Shuffled: what adapts to a batch must not find one class in it, as in the order of the files.
+    return partial(ordered_batches, pictures, preprocessing, part, 128, seed=0)
 
 
 def _target_accuracy(

@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
@@ -12,6 +13,7 @@ from domainadaptor.networks.statistics import reestimate
 from domainadaptor.options import check_choice, check_count, check_names, check_number
 
 State = dict[str, Tensor]
+T = TypeVar("T")
 
 
 class Check(NamedTuple):
@@ -40,8 +42,8 @@ class Selection(ABC):
     def chosen(self) -> tuple[State, str]:
         """The weights that are kept, and where they come from in words."""
 
-    def finish(self, network: nn.Module, images: Iterable[Tensor]) -> None:  # noqa: B027
-        """Called with the chosen weights loaded: whatever they need before they are used."""
+    def finish(self, network: nn.Module, batches: Iterable[T], run: Callable[[T], object]) -> None:  # noqa: B027
+        """Called with the chosen weights loaded: whatever they need before they are used; `run` passes a batch."""
 
     @abstractmethod
     def resume_state(self) -> dict[str, Any]:
@@ -144,6 +146,8 @@ class Swad(Selection):
     """Averages the weights of every step in the valley of the validation loss. Cha et al., NeurIPS 2021.
 
     Never reached: the last weights. Running statistics belong to single steps, so they are estimated anew for the mean.
+    The rule is the paper's; its authors' program also takes in some segments of before the valley whose loss is low
+    enough, and without a valley ends with the mean of the last segment.
 
     Args:
         converge: The valley begins when the lowest of so many losses, one after the other, is the oldest of them.
@@ -198,13 +202,16 @@ class Swad(Selection):
         self._recent.clear()
 
     def _look_for_end(self) -> None:
-        if len(self._waiting) < self.tolerance:
-            return
-        if min(segment.check.loss for segment in self._waiting) > self._threshold:
-            self._done = True
-            self._waiting.clear()
-            return
-        self._take(self._waiting.popleft())
+        while len(self._waiting) >= self.tolerance:  # more than one at first, where the valley began with many
+            if self._is_too_high():
+                self._done = True
+                self._waiting.clear()
+                return
+            self._take(self._waiting.popleft())
+
+    def _is_too_high(self) -> bool:
+        """Whether the next segments are all above the threshold."""
+        return min(segment.check.loss for segment in islice(self._waiting, self.tolerance)) > self._threshold
 
     def _take(self, segment: _Segment) -> None:
         assert self._valley is not None
@@ -216,14 +223,14 @@ class Swad(Selection):
         if self._valley is None:
             return self._last, "the last: SWAD saw no valley of the validation loss"
         # The run ended inside the valley: what is left of it.
-        while self._waiting and min(segment.check.loss for segment in self._waiting) <= self._threshold:
+        while self._waiting and not self._is_too_high():
             self._take(self._waiting.popleft())
         steps = f"steps {self._began:.0f} to {self._ended:.0f}"
         return self._valley.state, f"SWAD's mean over {self._valley.count} weights, segments ending at {steps}"
 
-    def finish(self, network: nn.Module, images: Iterable[Tensor]) -> None:
+    def finish(self, network: nn.Module, batches: Iterable[T], run: Callable[[T], object]) -> None:
         """Running statistics of the mean."""
-        reestimate(network, images)
+        reestimate(network, batches, run)
 
     def resume_state(self) -> dict[str, Any]:
         """Everything seen so far."""

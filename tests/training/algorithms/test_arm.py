@@ -4,9 +4,11 @@ import pytest
 import torch
 
 import domainadaptor as da
+from domainadaptor.errors import BadOption
 from domainadaptor.networks.context import ContextNetwork
 from domainadaptor.training.algorithm import Settings
 from domainadaptor.training.algorithms.arm import arm
+from domainadaptor.training.selection import Swad
 from tests.training.algorithms import literal
 
 NORMS = [f"bn{at}.{part}" for at in (1, 2, 3) for part in ("weight", "bias")]
@@ -116,3 +118,26 @@ def test_what_was_not_pretrained_learns_faster():
     named = {name for name, p in algorithm.network.named_parameters() if id(p) in fast}
     assert {name.partition(".")[0] for name in named} == {"context", "network"}
     assert {name for name in named if name.startswith("network.")} == {"network.fc.weight", "network.fc.bias"}
+
+
+def test_statistics_are_estimated_with_a_context_for_each_domain():
+    net = literal.network()
+    rounds = [literal.domain_batches(seed=at) for at in range(2)]
+    algorithm = arm(net, Settings(literal.CLASSES), variant="cml", context=2).double().eval()
+    Swad().finish(algorithm.network, iter(rounds), algorithm.pass_together)
+    context, means = algorithm.network.context.train(), []
+    for batches in rounds:
+        seen = context(torch.cat([b.images for b in batches]))
+        rows = [
+            torch.cat([image, seen[6 * at : 6 * at + 6].mean(0)]) for at, b in enumerate(batches) for image in b.images
+        ]
+        means.append(torch.nn.functional.conv2d(torch.stack(rows), net.c1.weight, padding=1).mean((0, 2, 3)))
+    torch.testing.assert_close(net.bn1.running_mean, (sum(means) / 2).detach(), atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("variant", "option"), [("ll", {"context": 2}), ("bn", {"inner_lr": 0.2}), ("cml", {"learns": "all"})]
+)
+def test_options_of_another_variant_are_refused(variant, option):
+    with pytest.raises(BadOption, match="has no effect"):
+        arm(literal.network(), Settings(literal.CLASSES), variant=variant, **option)

@@ -110,3 +110,10 @@ def test_an_update_counts_all_three_losses_and_tracks_plain_images_only():
 def test_an_unknown_stage_is_explained():
     with pytest.raises(BadOption, match="did you mean"):
         fsdcl(literal.network(), Settings(literal.CLASSES), stage="layer9")
+
+
+@pytest.mark.parametrize("stage", ["", "fc"])
+def test_a_stage_without_a_map_is_explained(stage):
+    algorithm = fsdcl(literal.network(), Settings(literal.CLASSES), stage=stage)
+    with pytest.raises(BadOption, match="gives a map"):
+        algorithm.update(literal.domain_batches(), torch.Generator().manual_seed(0))

@@ -45,9 +45,9 @@ def test_the_update_is_the_literal_one():
 def test_statistics_are_estimated_anew_over_half_the_batches():
     net = literal.network()
     algorithm = mvrml(net, Settings(literal.CLASSES))
-    images = [b.images for b in literal.domain_batches(8)]
-    algorithm.after_epoch(iter(images), len(images))
-    means = [net.c1(x).mean((0, 2, 3)) for x in images[:4]]
+    rounds = [literal.domain_batches(seed=at) for at in range(8)]
+    algorithm.before_check(iter(rounds), len(rounds))
+    means = [net.c1(torch.cat([b.images for b in batches])).mean((0, 2, 3)) for batches in rounds[:4]]
     torch.testing.assert_close(net.bn1.running_mean, sum(means) / 4)
 
 
@@ -62,3 +62,17 @@ def test_it_goes_on_with_the_inner_optimizer():
         algorithm.update(batches, torch.Generator().manual_seed(1))
     for a, b in zip(one.parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_in_half_precision_every_step_sees_the_weights_of_the_last():
+    """Autocast keeps copies of weights, by which all steps of a trajectory would start from the same ones."""
+    batches = [b for at in range(9) for b in literal.domain_batches(seed=at)]
+    moved = []
+    for half in (False, True):
+        net = literal.network().float()
+        start = torch.cat([p.detach().flatten() for p in net.parameters()])
+        single = [b._replace(images=b.images.float()) for b in batches]
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            mvrml(net, Settings(literal.CLASSES, lr=0.01)).update(single, torch.Generator().manual_seed(0))
+        moved.append(torch.cat([p.detach().flatten() for p in net.parameters()]) - start)
+    assert torch.cosine_similarity(*moved, dim=0) > 0.95

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from domainadaptor.data.loaders import DomainBatch
-from domainadaptor.errors import UnsupportedNetwork
+from domainadaptor.errors import BadOption, UnsupportedNetwork
 from domainadaptor.networks.context import ContextNetwork
 from domainadaptor.networks.statistics import norm_layers, of_each_batch
-from domainadaptor.options import check_choice, check_count, check_number
+from domainadaptor.options import check_choice, check_count, check_number, defaults_of
 from domainadaptor.tasks.learned_loss import LearnedLoss
 from domainadaptor.training.algorithm import Algorithm, Settings, accuracy, joined
 from domainadaptor.training.inner_loop import passed, stepped
@@ -22,6 +22,8 @@ LEARNED_LOSS = "learned_loss"
 
 class LearnedLossARM(Algorithm):
     """One inner step down a learned loss per domain, then cross-entropy, differentiated through that step."""
+
+    adapts = True
 
     def __init__(self, network: nn.Module, settings: Settings, inner_lr: float, learns: str) -> None:
         super().__init__(network, settings)
@@ -71,6 +73,8 @@ class LearnedLossARM(Algorithm):
 class DomainwiseARM(Algorithm):
     """Cross-entropy on one domain at a time: norm layers see a single domain, as those of adabn do."""
 
+    adapts = True
+
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """One step on the mean over domains."""
         logits = [self.network(batch.images) for batch in batches]
@@ -92,11 +96,15 @@ class ContextARM(Algorithm):
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """One step on the joined batch, whose statistics are those that the network will run with."""
-        images, labels = joined(batches)
-        logits = self.network(images, [len(batch.labels) for batch in batches])
+        labels = torch.cat([batch.labels for batch in batches])
+        logits = self.pass_together(batches)
         loss = F.cross_entropy(logits, labels)
         self.step(loss)
         return {"loss": float(loss.detach()), "accuracy": accuracy(logits.detach(), labels)}
+
+    def pass_together(self, batches: Sequence[DomainBatch]) -> Tensor:
+        """Each domain with its own context."""
+        return self.network(joined(batches)[0], [len(batch.labels) for batch in batches])  # type: ignore[no-any-return]
 
     def _fresh(self) -> list[nn.Parameter]:
         return [*super()._fresh(), *self.network.get_submodule("context").parameters()]
@@ -125,6 +133,11 @@ def arm(
     check_choice("learns", learns, ("norms", "all"))
     check_number("inner_lr", inner_lr, low=0)
     check_count("context", context, low=1)
+    given = {"inner_lr": inner_lr, "learns": learns, "context": context}
+    idle = {"ll": ("context",), "bn": ("inner_lr", "learns", "context"), "cml": ("inner_lr", "learns")}[variant]
+    defaults = defaults_of(arm)
+    if wrong := [name for name in idle if given[name] != defaults[name]]:
+        raise BadOption(f"{wrong[0]}={given[wrong[0]]!r} has no effect with variant={variant!r}: leave it out")
     if variant == "ll":
         return LearnedLossARM(network, settings, inner_lr, learns)
     if variant == "cml":

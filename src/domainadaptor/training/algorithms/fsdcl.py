@@ -59,7 +59,15 @@ class FSDCL(Algorithm):
     def _styled(self, images: Tensor, draw: torch.Generator) -> Tensor:
         """Logits of a pass in which the stage's map is given invented styles; running statistics do not see it."""
         stage = self.network.get_submodule(self.stage)
-        handle = stage.register_forward_hook(lambda _, __, out: stylized(out, self.spread, draw))
+
+        def restyle(_: nn.Module, __: object, out: object) -> Tensor:
+            if not isinstance(out, Tensor) or out.ndim != 4:
+                raise BadOption(
+                    f"stage={self.stage!r}: expected a part of the network that gives a map (N, C, H, W), as 'layer2'"
+                )
+            return stylized(out, self.spread, draw)
+
+        handle = stage.register_forward_hook(restyle)
         try:
             with untracked(self.network):
                 return self.network(images)  # type: ignore[no-any-return]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from domainadaptor.data.loaders import DomainBatch
@@ -70,6 +70,7 @@ class MVRML(Algorithm):
             if not part:
                 continue
             images, labels = joined([batches[at] for at in part])
+            torch.clear_autocast_cache()  # it holds weights of before the last step
             logits = self.network(images)
             loss = F.cross_entropy(logits, labels)
             self._walker.zero_grad(set_to_none=True)
@@ -80,9 +81,9 @@ class MVRML(Algorithm):
             right.append(accuracy(logits.detach(), labels))
         return sum(losses) / len(losses), sum(right) / len(right)
 
-    def after_epoch(self, images: Iterable[Tensor], steps: int) -> None:
+    def before_check(self, rounds: Iterable[Sequence[DomainBatch]], steps: int) -> None:
         """Running statistics of the weights that were stepped to: no batch has passed through them."""
-        reestimate(self.network, islice(images, max(1, steps // 2)))
+        reestimate(self.network, islice(rounds, max(1, steps // 2)), self.pass_together)
 
     def resume_state(self) -> dict[str, Any]:
         """With the state of the inner optimizer, which is carried from one trajectory to the next."""
@@ -105,7 +106,9 @@ def mvrml(
     """Several short trajectories over random splits of the domains, and a step toward the mean of their ends.
 
     An update takes `trajectories` times `length` batches of each domain, so that an epoch has as many times fewer
-    updates than that of another algorithm; its authors' epochs see the images as many times more often.
+    updates than that of another algorithm; its authors' epochs see the images as many times more often. Theirs has the
+    head's higher rate and the weight decay in the outer step, here the inner ones have both; Adam's state goes on from
+    one trajectory to the next, as in their `mvrml` (their script runs a form in which it starts anew).
 
     Args:
         network: What is trained.
