@@ -227,6 +227,11 @@ def test_the_axis_is_the_setting_that_columns_are_named_after(made):
     assert axis_of(asked(made, table("t", rows, ["1", "16"], show="accuracy-curve"))) == "batch size"
     assert axis_of(asked(made, table("t", rows[:1], ["1", "16"], show="accuracy-curve"))) == ""
     assert axis_of(asked(made, table("t", [made.row("Tent", "tent")]))) == ""
+    cells = {
+        size: [made.write(made.record(["sketch"], "tent", options={"subset": int(size)}))["id"]] for size in ("8", "9")
+    }
+    few = asked(made, table("t", [{"label": "Tent", "cells": cells}], ["8", "9"], show="accuracy-curve"))
+    assert axis_of(few) == "images in a subset"
 
 
 def test_remarks_name_harm_falls_and_other_worlds(made):

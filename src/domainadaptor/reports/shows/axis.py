@@ -8,6 +8,7 @@ from domainadaptor.reports.shows.shown import Ask
 
 _PARTS = ("options", "protocol_options", "data_options")
 _PLAIN = ("batch_size", "images")
+_WORDS = {"subset": "images in a subset", "threshold": "confidence threshold"}  # where a name says too little
 
 
 def axis_of(ask: Ask) -> str:
@@ -28,7 +29,7 @@ def axis_of(ask: Ask) -> str:
         if own:
             shared = own if shared is None else shared & own
     names = sorted(shared or (), key=lambda name: (name not in _PLAIN, name))
-    return names[0].replace("_", " ") if names else ""
+    return _WORDS.get(names[0], names[0].replace("_", " ")) if names else ""
 
 
 def _settings(run: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
