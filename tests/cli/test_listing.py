@@ -8,7 +8,7 @@ PROTOCOLS = {"leave-one-out", "few-data", "continual", "mixed-batches", "mixed-i
 
 @pytest.mark.parametrize(
     ("command", "names", "option", "meaning"),
-    [("protocols", PROTOCOLS, "subset", "How many images"), ("algorithms", ALGORITHMS | {"swad"}, "beta", "left out")],
+    [("protocols", PROTOCOLS, "subset", "Dirichlet"), ("algorithms", ALGORITHMS | {"swad"}, "beta", "Differentiate")],
 )
 def test_a_table_has_each_name_and_the_options(program, command, names, option, meaning):
     done = program(command)
