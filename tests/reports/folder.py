@@ -6,6 +6,9 @@ from functools import partial
 
 import numpy as np
 
+from domainadaptor.reports.records import read_results
+from domainadaptor.reports.shows import ask_for
+
 CLASSES = ["dog", "elephant", "giraffe", "guitar", "horse", "house", "person"]
 DOMAINS = ["art_painting", "cartoon", "photo", "sketch"]
 LAYERS = [f"layer{stage}.{block}.bn{at}" for stage in (1, 2, 3) for block in (0, 1, 2) for at in (1, 2)]
@@ -114,6 +117,14 @@ class Folder:
                 "environment": ENVIRONMENT, "finished": "2026-01-01T12:00:00Z", **more,
             }
         )["id"]  # fmt: skip
+
+
+def asked(made, planned):
+    """What a show of one planned table is asked."""
+    made.plan("x", [planned])
+    results = read_results(made.path)
+    assert not results.damaged
+    return ask_for(results.plans[0].tables[0], "x", results)
 
 
 def table(title, rows, columns=DOMAINS, **more):

@@ -4,22 +4,12 @@ import re
 
 import pytest
 
-from domainadaptor.reports.records import read_results
 from domainadaptor.reports.remarks import remarks
-from domainadaptor.reports.shows import ask_for
-from tests.reports.folder import DOMAINS, Folder, checksum, table
-
-
-@pytest.fixture
-def made(tmp_path):
-    return Folder(tmp_path, images=40)
+from tests.reports.folder import DOMAINS, asked, checksum, table
 
 
 def remarks_on(made, planned):
-    made.plan("x", [planned])
-    results = read_results(made.path)
-    assert not results.damaged
-    return remarks(ask_for(results.plans[0].tables[0], "x", results))
+    return remarks(asked(made, planned))
 
 
 def of_dataset(made, name):

@@ -3,23 +3,10 @@ import pytest
 
 from domainadaptor.reports.figures.canvas import GREY
 from domainadaptor.reports.grid import number, signed
-from domainadaptor.reports.records import read_results
 from domainadaptor.reports.remarks import remarks
-from domainadaptor.reports.shows import SHOWS, ask_for, show
+from domainadaptor.reports.shows import SHOWS, show
 from domainadaptor.reports.shows.axis import axis_of
-from tests.reports.folder import COST, DOMAINS, LAYERS, Folder, table
-
-
-@pytest.fixture
-def made(tmp_path):
-    return Folder(tmp_path, images=40)
-
-
-def asked(made, planned):
-    made.plan("x", [planned])
-    results = read_results(made.path)
-    assert not results.damaged
-    return ask_for(results.plans[0].tables[0], "x", results)
+from tests.reports.folder import COST, DOMAINS, LAYERS, asked, table
 
 
 def texts(grid):

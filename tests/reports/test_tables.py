@@ -8,19 +8,11 @@ from domainadaptor.reports.grid import number
 from domainadaptor.reports.records import read_results
 from domainadaptor.reports.sections import gap_lines
 from domainadaptor.reports.shows import ask_for, show
-from tests.reports.folder import DOMAINS, Folder, table
-
-
-@pytest.fixture
-def made(tmp_path):
-    return Folder(tmp_path, images=40)
+from tests.reports.folder import DOMAINS, asked, table
 
 
 def shown(made, planned):
-    made.plan("x", [planned])
-    results = read_results(made.path)
-    assert not results.damaged
-    return show(ask_for(results.plans[0].tables[0], "x", results))
+    return show(asked(made, planned))
 
 
 def percent(made, name):
