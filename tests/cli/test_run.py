@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from domainadaptor.cli.run import _helpers
+from domainadaptor.experiments.store import Store
 from tests.experiments.pictures import make_checkpoint, make_pictures
+from tests.experiments.small import records_of
 
 TEXT = """
 title = "Small"
@@ -120,6 +122,23 @@ def test_records_of_a_network_that_is_gone_are_done_and_not_asked_for(program, b
     (row,) = json.loads(program("run", "--list", "--root", str(base / "pictures"), "--json").stdout)
     assert (row["cells"], row["done"], row["missing"]) == (2, 1, 1)
     assert len(program(*arguments(base, "--missing")).stdout.splitlines()) == 1
+
+
+def test_records_of_a_network_that_was_trained_otherwise_are_not_those_of_this_one(program, base):
+    text = TEXT.replace('checkpoint = "none/{target}.safetensors"', 'train = { dataset = "folders", size = 12 }')
+    (base / "experiments" / "small.toml").write_text(text)
+    program(*arguments(base, *OWN))
+    store = Store(base / "results")
+    for record in records_of(store).values():
+        record["run"]["checkpoint"]["command"] = "domainadaptor train folders --size 12 --seed 0 --target night"
+        store.write({key: value for key, value in record.items() if key != "checksum"})
+    (row,) = json.loads(program("run", "--list", "--root", str(base / "pictures"), "--json").stdout)
+    assert row["done"] == 2
+    (base / "experiments" / "small.toml").write_text(text.replace("size = 12", "size = 12, epochs = 3"))
+    (row,) = json.loads(program("run", "--list", "--root", str(base / "pictures"), "--json").stdout)
+    assert (row["done"], row["missing"]) == (0, 2)
+    (command,) = program(*arguments(base, "--missing")).stdout.splitlines()
+    assert "--epochs 3" in command
 
 
 def test_a_damaged_record_is_made_again_and_said(program, base):

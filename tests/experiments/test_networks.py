@@ -2,6 +2,7 @@
 
 import pytest
 
+from domainadaptor.experiments.networks import Located
 from tests.experiments.small import TEXT, grid_of
 
 
@@ -36,3 +37,41 @@ def test_options_of_training_are_words_of_its_command(base):
     )
     (command, *_) = grid_of(base, text).missing()
     assert "--select swad --select-option ratio=0.2 --option outer_lr=0.5 --algorithm mvrml" in command
+
+
+START = 'network = "mine"\ndomains', 'network = "more"\ndomains'
+MORE = '[networks.more]\nstart = "absent"\ntrain = {{ dataset = "pacs", network = "resnet20", epochs = 2 }}\n[rows."unt'
+
+
+def test_a_network_that_starts_from_one_that_is_missing_asks_for_that_one_and_knows_its_own_training(base):
+    grid = grid_of(base, TEXT.replace(*START).replace('[rows."unt', MORE, 1))
+    network = grid.places[0].cell.network
+    assert "--epochs" not in network.command
+    own = "domainadaptor train pacs --network resnet20 --epochs 2 --seed 0 --weights {} --target night"
+    assert network.is_trained_by(own.format("pacs-resnet20-32-erm-on-a+b-seed0-0123456789")), (
+        "its name is not known here"
+    )
+    assert not network.is_trained_by(own.format("a-run").replace("--epochs 2", "--epochs 3"))
+
+
+@pytest.mark.parametrize(
+    ("command", "same"),
+    [
+        ("domainadaptor train pacs --lr 0.1 --epochs 6 --target 'the night'", True),
+        ("domainadaptor train pacs --target 'the night' --epochs 6 --lr 0.1", True),
+        ("domainadaptor train pacs --lr 6 --epochs 0.1 --target 'the night'", False),
+        ("domainadaptor train pacs --lr 0.1 --epochs 12 --target 'the night'", False),
+        ("domainadaptor train pacs --lr 0.1 --epochs 6 --target 'the night' --precision bfloat16", False),
+        ("domainadaptor train vlcs --lr 0.1 --epochs 6 --target 'the night'", False),
+        ("", True),  # somebody's own file, of which nothing is known
+    ],
+)
+def test_two_commands_train_the_same_network_if_all_their_options_are_the_same(command, same):
+    network = Located("mine", "mine", training="domainadaptor train pacs --lr 0.1 --epochs 6 --target 'the night'")
+    assert network.is_trained_by(command) is same
+
+
+def test_another_start_is_another_network():
+    network = Located("mine", "mine", training="domainadaptor train pacs --weights long-run --epochs 2")
+    assert network.is_trained_by("domainadaptor train pacs --epochs 2 --weights long-run")
+    assert not network.is_trained_by("domainadaptor train pacs --epochs 2 --weights short-run")

@@ -35,16 +35,50 @@ def test_rows_gather_seeds_and_domains():
     assert found[0].minutes == 2
 
 
+def going_on(seed, weights, epochs=2):
+    more = record("c", 65.0, algorithm="mldg", seed=seed)
+    more["recipe"] |= {"weights": weights, "epochs": epochs}
+    return more
+
+
 def test_networks_that_go_on_from_others_say_so_and_from_what():
-    more = record("c", 65.0, algorithm="mldg", seed=1)
-    more["recipe"] |= {"weights": "pacs-resnet20-64-erm-on-a+b-seed1-0123456789", "epochs": 2}
-    found = rows([more, *RECORDS])
+    start = "pacs-resnet20-64-erm-on-a+b-seed1-0123456789"
+    begun = [entry | {"run": start} if entry["recipe"]["seed"] == 1 else entry for entry in RECORDS]
+    found = rows([going_on(1, start), *begun])
     assert [row.how for row in found] == ["ERM", "MLDG", "ERM, a alone", "MLDG, 2 more epochs"]
     text = markdown(found)
     assert "go on from the network of the same target and seed" in text
-    assert "ERM of seed 0: source validation 90.0, b 40.0, c 50.0, mean 45.0." in text
-    assert "ERM of seed 1: source validation 90.0, c 60.0, mean 60.0." in text
-    assert "of seed" not in markdown(rows(RECORDS))
+    assert "ERM, seed 0: source validation 90.0, b 40.0, c 50.0, mean 45.0." in text
+    assert "ERM, seed 1: source validation 90.0, c 60.0, mean 60.0." in text
+    assert "of the same target and seed" not in markdown(rows(RECORDS))
+
+
+def test_a_longer_training_of_the_same_kind_is_a_row_of_its_own_and_so_is_what_goes_on_from_it():
+    short, long = (
+        [record("c", 50.0 + seed, seed=seed) | {"run": f"pacs-resnet20-{epochs}-{seed}"} for seed in (0, 1)]
+        for epochs in (6, 12)
+    )
+    for entries, epochs in ((short, 6), (long, 12)):
+        for entry in entries:
+            entry["recipe"] |= {"epochs": epochs, "lr": epochs / 100, "weights": "pretrained"}
+    found = rows([*short, *long, going_on(0, "pacs-resnet20-12-0"), going_on(1, "pacs-resnet20-gone")])
+    assert [row.how for row in found] == [
+        "ERM, 12 epochs",
+        "ERM, 6 epochs",
+        "MLDG, 12 + 2 epochs",
+        "MLDG, 2 more epochs",
+    ]
+    assert [row.begins for row in found] == [True, False, False, False]
+    text = markdown(found)
+    assert "ERM, 12 epochs, seed 1: source validation 90.0, c 51.0, mean 51.0." in text
+    assert "ERM, 6 epochs, seed" not in text
+
+
+def test_a_record_is_known_by_the_name_of_its_run(tmp_path):
+    (tmp_path / "a-run").mkdir()
+    (tmp_path / "a-run" / "record.json").write_text(json.dumps(RECORDS[0]))
+    (tmp_path / "another-run.json").write_text(json.dumps(RECORDS[1]))
+    assert {entry["run"] for entry in read_records(tmp_path, {})} == {"a-run", "another-run"}
 
 
 def test_a_network_of_all_domains_is_a_row_without_targets(tmp_path):

@@ -175,10 +175,12 @@ def _ids(plan: Mapping[str, Any]) -> dict[tuple[str, str, str], list[str | None]
 
 
 def _is_of(record: dict[str, Any] | None, cell: Cell) -> bool:
-    """Whether a record is of these settings, on whatever images and weights."""
+    """Whether a record is of these settings and of a network trained like this, on whatever images and weights."""
     if record is None or record["run"]["checkpoint"].get("name") != cell.network.label:
         return False
     run = record["run"]
+    if not cell.network.is_trained_by(run["checkpoint"].get("command", "")):
+        return False
     return bool(cell.run(run["data"], run["checkpoint"], run.get("validation", ())) == run)
 
 

@@ -14,6 +14,7 @@ from domainadaptor.networks.build import is_file
 from domainadaptor.options import suggestion
 from domainadaptor.training.recipe import WEIGHTS, Recipe, planned
 
+_UNKNOWN = ""  # the name of a run that only data would tell
 _WAYS = ("train", "checkpoint", "network")
 _KEYS = {
     "train": kinds.TABLE,
@@ -45,6 +46,16 @@ class Located:
     weights: str | None = None  # for a name of the zoo
     command: str = ""  # that makes it
     missing: str = ""  # why it cannot be used; "" if it can
+    training: str = ""  # the command that trains this very network; "" if nothing is known of it
+
+    def is_trained_by(self, command: str) -> bool:
+        """Whether a command trains it too, in whatever order its options stand; where one is not known, it may."""
+        if not self.training or not command:
+            return True
+        own, others = _options(self.training), _options(command)
+        if ["--weights", _UNKNOWN] in own:
+            own, others = ([option for option in one if option[0] != "--weights"] for one in (own, others))
+        return own == others
 
 
 @dataclass(frozen=True)
@@ -105,21 +116,22 @@ class Networks:
     ) -> Located:
         assert plan.train is not None
         said = {key: value for key, value in plan.train.items() if key != "dataset"} | {"seed": seed}
-        if plan.start:
-            start = self.locate(plan.start, target, seed, dataset)
-            if start.missing:
-                return Located(plan.name, plan.name, command=start.command, missing=start.missing)
-            said["weights"] = start.argument
+        start = self.locate(plan.start, target, seed, dataset) if plan.start else None
+        if start is not None:
+            # Without data a run has no name yet, and is called as its plan is.
+            said["weights"] = start.argument if start.argument != start.label else _UNKNOWN
         command = _command(plan.train["dataset"], said, target, plan.sources)
+        if start is not None and start.missing:
+            return Located(plan.name, plan.name, command=start.command, missing=start.missing, training=command)
         try:
             opened = dataset(plan.train["dataset"])
             sources = plan.sources or tuple(opened.others(target or ""))
             recipe = replace(planned(opened, self.runs, **said), sources=sources)
         except AdaptationError as error:
-            return Located(plan.name, plan.name, command=command, missing=str(error))
+            return Located(plan.name, plan.name, command=command, missing=str(error), training=command)
         path = self.runs / recipe.id() / WEIGHTS
         missing = "" if path.is_file() else "it is not trained yet"
-        return Located(plan.name, recipe.id(), path, command=command, missing=missing)
+        return Located(plan.name, recipe.id(), path, command=command, missing=missing, training=command)
 
 
 def read_plans(entries: Mapping[str, Any], mistakes: list[str]) -> dict[str, NetworkPlan]:
@@ -201,6 +213,16 @@ def training_command(recipe: Mapping[str, Any]) -> str:
     name = str(said.pop("dataset", ""))
     return _command(name if name in datasets() else "folders", said | {"seed": recipe.get("seed", 0)}, None,
                     tuple(recipe["sources"]))  # fmt: skip
+
+
+def _options(command: str) -> list[list[str]]:
+    """What a command begins with, and its options, each with its value, sorted."""
+    found: list[list[str]] = [["command"]]
+    for word in shlex.split(command):
+        if word.startswith("--"):
+            found.append([])
+        found[-1].append(word)
+    return sorted(found)
 
 
 def _command(dataset: str, said: Mapping[str, Any], target: str | None, sources: tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ class Row:
     notes: tuple[str, ...]
     goes_on: bool = False  # from the network of another row
     each_seed: dict[int, dict[str, float]] = field(default_factory=dict)  # seed -> column -> accuracy
+    begins: bool = False  # others go on from its networks
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ def read_records(folder: Path, damaged: dict[str, str]) -> list[Record]:
             record = read_json(path)
             if isinstance(record, dict) and "recipe" in record and "target_accuracy" in record:
                 _check(record)
-                records.append(record)
+                # In the folder of a run the record has a name that all have, and the folder has the run's.
+                records.append(record | {"run": path.parent.name if path.stem == "record" else path.stem})
         except ValueError as error:
             damaged[name.as_posix()] = str(error)
     return records
@@ -73,16 +75,23 @@ def read_records(folder: Path, damaged: dict[str, str]) -> list[Record]:
 
 def rows(records: Sequence[Record]) -> list[Row]:
     """One row for each way of training, in the order in which they first come; plain ERM, the measure of all, first."""
+    known = {record["run"]: record for record in records if "run" in record}
     grouped: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
-        grouped.setdefault((_setting(record), _how(record), _rest(record)), []).append(record)
-    grouped = dict(sorted(grouped.items(), key=lambda entry: (entry[0][1] != "ERM", _goes_on(entry[1][0]))))
-    names = [(setting, how) for setting, how, _ in grouped]
+        start = known.get(record["recipe"].get("weights", ""))
+        grouped.setdefault((_setting(record), _how(record, start), _rest(record)), []).append(record)
+
+    def place(entry: tuple[tuple[str, str, str], list[Record]]) -> tuple[bool, bool, int]:
+        (_, how, _), (first, *_) = entry
+        return how != "ERM", _goes_on(first), -first["recipe"].get("epochs", 0) if how == "ERM" else 0
+
+    grouped = dict(sorted(grouped.items(), key=place))
+    begun = {record["recipe"].get("weights") for record in records if _goes_on(record)}
     built = []
     for (setting, how, _), found in grouped.items():
-        alike = [others for (s, h, _), others in grouped.items() if (s, h) == (setting, how)]
-        apart = _difference(found[0], [others[0] for others in alike]) if names.count((setting, how)) > 1 else ""
-        built.append(_row(setting, f"{how} ({apart})" if apart else how, found))
+        alike = [others[0] for (s, h, _), others in grouped.items() if (s, h) == (setting, how)]
+        row = _row(setting, f"{how}{_difference(found[0], alike)}" if len(alike) > 1 else how, found)
+        built.append(replace(row, begins=any(record.get("run") in begun for record in found)))
     return built
 
 
@@ -118,11 +127,14 @@ def _starts(own: Sequence[Row]) -> list[str]:
     """What the networks that others start from reached, seed by seed: gains are to be read against the same seed."""
     if not any(row.goes_on for row in own):
         return []
-    said = ["Rows of more epochs go on from the network of the same target and seed; their minutes come on top."]
+    said = [
+        "Rows of more epochs (6 + 2: two more after six) go on from the network of the same target and seed; their "
+        "minutes come on top."
+    ]
     for row in own:
-        for seed, there in row.each_seed.items() if row.how == "ERM" and row.seeds > 1 else ():
+        for seed, there in row.each_seed.items() if row.begins and row.seeds > 1 else ():
             each = ", ".join(f"{name} {number(value)}" for name, value in there.items())
-            said.append(f"ERM of seed {seed}: {each}.")
+            said.append(f"{row.how}, seed {seed}: {each}.")
     return said
 
 
@@ -173,14 +185,17 @@ def _setting(record: Record) -> str:
     return f"{recipe['dataset']}, {recipe['network'].rpartition(':')[2]} at {recipe['size']}x{recipe['size']}"
 
 
-def _how(record: Record) -> str:
+def _how(record: Record, start: Record | None = None) -> str:
+    """What is said of a way of training, with the epochs that its start had, where that is known."""
     recipe = record["recipe"]
     name = {"erm": "ERM"}.get(recipe["algorithm"], recipe["algorithm"].upper())
     tasks = "".join(f" + {task}" for task in recipe["options"].get("tasks", ()))
     chosen = f", {recipe['select'].upper()}" if recipe["select"] == "swad" else ""
     norm = ", IABN" if recipe["norm"] == "iabn" else ""
     alone = f", {' + '.join(recipe['sources'])} alone" if _alone(record) else ""
-    more = f", {recipe['epochs']} more epochs" if _goes_on(record) else ""
+    before = start["recipe"].get("epochs") if start else None
+    epochs = f"{before} + {recipe['epochs']} epochs" if before else f"{recipe.get('epochs', '')} more epochs"
+    more = f", {epochs}" if _goes_on(record) else ""
     return f"{name}{tasks}{chosen}{norm}{alone}{more}"
 
 
@@ -197,14 +212,17 @@ def _rest(record: Record) -> str:
 
 
 def _difference(record: Record, others: Sequence[Record]) -> str:
-    """In which settings a way of training differs from others of the same name."""
+    """In which settings a way of training differs from others of the same name; the epochs, where they are enough."""
     recipe = record["recipe"]
+    epochs = [other["recipe"].get("epochs") for other in others]
+    if None not in epochs and len(set(epochs)) == len(epochs):
+        return f", {recipe['epochs']} epochs"
     names = [k for k in recipe if k not in _NOT_THE_WAY and any(o["recipe"].get(k) != recipe[k] for o in others)]
     words = []
     for name in names:
         value = recipe[name]
         words += [f"{k} {v}" for k, v in value.items()] if isinstance(value, dict) else [f"{name} {value}"]
-    return ", ".join(words) or "other options"
+    return f" ({', '.join(words) or 'other options'})"
 
 
 def _check(record: Record) -> None:
