@@ -75,3 +75,9 @@ def test_another_start_is_another_network():
     network = Located("mine", "mine", training="domainadaptor train pacs --weights long-run --epochs 2")
     assert network.is_trained_by("domainadaptor train pacs --epochs 2 --weights long-run")
     assert not network.is_trained_by("domainadaptor train pacs --epochs 2 --weights short-run")
+
+
+def test_a_start_that_is_there_keeps_its_name_even_if_it_is_that_of_its_plan(base):
+    published = '[networks.resnet20]\nnetwork = "resnet20"\n' + MORE.replace('"absent"', '"resnet20"')
+    grid = grid_of(base, TEXT.replace(*START).replace('[rows."unt', published, 1))
+    assert "--weights resnet20" in grid.places[0].cell.network.training

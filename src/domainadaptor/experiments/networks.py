@@ -119,7 +119,7 @@ class Networks:
         start = self.locate(plan.start, target, seed, dataset) if plan.start else None
         if start is not None:
             # Without data a run has no name yet, and is called as its plan is.
-            said["weights"] = start.argument if start.argument != start.label else _UNKNOWN
+            said["weights"] = _UNKNOWN if start.missing and start.argument == start.label else start.argument
         command = _command(plan.train["dataset"], said, target, plan.sources)
         if start is not None and start.missing:
             return Located(plan.name, plan.name, command=start.command, missing=start.missing, training=command)
