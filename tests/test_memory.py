@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-# Pages that the system had to hand out for each batch, and what is left once the adaptor is gone.
+# Pages that the system had to hand out for the first batch and for a usual one after it (now and then one more block is
+# taken, as the threads of forward and backward happen to meet), and what is left once the adaptor is gone.
 SCRIPT = """
-import gc, resource, torch
+import gc, resource, statistics, torch
 from torch import nn
 import domainadaptor as da
 from domainadaptor.memory import in_use
@@ -19,14 +20,14 @@ network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Con
 adaptor = da.adapt(network, "domainadaptor-t")
 images = torch.randn(16, 3, 256, 256)
 faults = []
-for _ in range(4):
+for _ in range(8):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     adaptor(images)
     faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 held = in_use()
 del adaptor
 gc.collect()
-print(faults[0], faults[-1], held, in_use())
+print(faults[0], statistics.median(faults[1:]), held, in_use())
 """
 
 
@@ -39,8 +40,8 @@ def measured(**environment):
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only the GNU C library can be told")
 def test_the_next_batch_finds_what_the_last_one_freed():
-    first, last, held, after = measured()
-    assert last < first / 20
+    first, later, held, after = measured()
+    assert later < first / 20
     assert held - after > 50e6  # activations of 16 images: 8 x 254 x 254 floats, several times
     _, without, _, _ = measured(DOMAINADAPTOR_KEEP_MEMORY="0")
-    assert without > 5 * last
+    assert without > first / 2
