@@ -52,6 +52,17 @@ def test_describe(program, own):
     assert "seed 3" in program("data", "describe", "folders", "--root", own, "--seed", 3).stdout
 
 
+def test_fewer_images_than_were_published_are_noted(program, tmp_path, own):
+    domains = ("art_painting", "cartoon", "photo", "sketch")
+    kinds = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+    plant(tmp_path / "pacs", *(f"{domain}/{kind}" for domain in domains for kind in kinds), images=2)
+    note = "not as many images of pacs as were published: art_painting 14 of 2,048, cartoon 14 of 2,344"
+    assert note in program("data", "describe", "pacs", "--root", tmp_path).stderr
+    found = json.loads(program("data", "describe", "pacs", "--root", tmp_path, "--json").stdout)
+    assert found["differs_from_published"].startswith(note)
+    assert "published" not in program("data", "describe", "folders", "--root", own).stderr
+
+
 def test_describe_as_json(program, own, tmp_path):
     done = program("data", "describe", "folders", "--root", own, "--json", "--output", tmp_path / "sheet.png")
     found = json.loads(done.stdout)

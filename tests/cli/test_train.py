@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -221,8 +222,15 @@ def test_what_cannot_be_trained_is_said_before_the_work(program, root, tmp_path)
         for at in range(5):
             Image.new("RGB", (9, 9), (at * 40, 0, 0)).save(few / "a" / kind / f"{at}.png")
         Image.new("RGB", (9, 9)).save(few / "b" / kind / "only.png")
+    unread = tmp_path / "unread"
+    shutil.copytree(few / "a", unread / "a")
+    shutil.copytree(few / "a", unread / "b")
+    held = [example.name for example in open_dataset("folders", unread).domain("b").part("val")]
+    for name in held:
+        (unread / "b" / name).write_bytes(b"damaged")
     for arguments, hint in [
         (["--root", lonely], "expected two or more"),
+        (["--root", unread, "--target", "a"], f"{len(held)} images for validation, none of which can be read"),
         (["--root", few, "--target", "a"], "none of them for validation"),
         (["--root", root, "--network", "googlenet", "--size", "40"], "not logits alone"),
         (["--root", root, "--algorithm", "fsdcl", "--option", "stage=linear"], "gives a map"),

@@ -72,6 +72,22 @@ def test_a_second_run_finds_the_cache_and_reads_no_image(tmp_path, domain, monke
     assert len(again.take(range(9))[0]) == 9
 
 
+def test_an_image_that_can_be_read_again_comes_back(tmp_path, domain):
+    broken = domain.read.folder / "bad.png"
+    seen = broken.stat()
+    Pictures(domain, squashed(8)).cache(tmp_path / "cache")
+    Image.new("L", (1, 1), 255).save(broken)
+    assert broken.stat().st_size > seen.st_size
+    key = Pictures(domain, squashed(8))._key()
+    (old,) = (tmp_path / "cache").iterdir()
+    old.rename(tmp_path / "cache" / key)  # as if size and time were what they had been: a disk that did not answer
+    again = Pictures(domain, squashed(8))
+    again.cache(tmp_path / "cache")
+    assert set(again.skipped) == {"gone.png"}
+    assert (again.take([9])[0] == 1).all()
+    assert places(tmp_path / "cache") == [key]
+
+
 def test_whatever_changes_makes_another_cache(tmp_path, domain):
     cache = tmp_path / "cache"
     Pictures(domain, squashed(8)).cache(cache)

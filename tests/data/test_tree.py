@@ -49,11 +49,13 @@ def test_what_is_no_image_is_reported(tmp_path):
     os.mkfifo(dog / "pipe.png")
     (tmp_path / "photo" / "readme.md").write_text("x")
     (tmp_path / "photo" / ".hidden").mkdir()
+    plant(tmp_path, "photo/dog/.ipynb_checkpoints")
     found = read(tmp_path, "photo")
     assert names(found.domains["photo"]) == ["dog/0.png", "dog/1.png", "dog/2.png"]
     reasons = {name.removeprefix("photo/"): why for name, why in found.skipped.items()}
     assert {name: why.partition(" (")[0] for name, why in reasons.items()} == {
         "dog/.DS_Store": "a hidden file",
+        "dog/.ipynb_checkpoints": "a hidden folder",
         "dog/notes.txt": "not named like an image",
         "dog/empty.png": "an empty file",
         "dog/gone.png": "a broken link",

@@ -15,7 +15,7 @@ from domainadaptor.cli.terminal import Exit, Json, Root, err, out, print_json, p
 from domainadaptor.data.contact_sheet import contact_sheet
 from domainadaptor.data.damage import damaged
 from domainadaptor.data.domains import DomainDataset
-from domainadaptor.data.open import data_options, datasets, open_dataset
+from domainadaptor.data.open import data_options, datasets, differs_from_published, open_dataset
 from domainadaptor.errors import BadOption
 
 app = typer.Typer(name="data", help="List data sets, look at one, or time its loading.", no_args_is_help=True)
@@ -58,14 +58,15 @@ def describe(
     options = parse_data_options(data_option)
     opened = open_dataset(dataset, root, **({} if seed is None else {"seed": seed}) | options)
     unreadable = _look(opened, decode)
+    differs = differs_from_published(dataset, opened)
     sheet = contact_sheet(opened) if output else None
     if sheet and output:
         unreadable |= sheet.damaged
         sheet.save(output)
     if as_json:
-        print_json(_as_json(opened, unreadable, output))
+        print_json(_as_json(opened, unreadable, differs, output))
     else:
-        _show(opened, unreadable, decode)
+        _show(opened, unreadable, differs, decode)
         if sheet and output:
             _say(f"Contact sheet with {sheet.shows}: {output}")
     if unreadable:
@@ -116,7 +117,7 @@ def _look(dataset: DomainDataset, decode: bool) -> dict[str, str]:
     return found
 
 
-def _as_json(dataset: DomainDataset, unreadable: Mapping[str, str], sheet: Path | None) -> dict[str, Any]:
+def _as_json(dataset: DomainDataset, unreadable: Mapping[str, str], differs: str, sheet: Path | None) -> dict[str, Any]:
     counts = dataset.counts()
     return {
         "name": dataset.name,
@@ -133,6 +134,7 @@ def _as_json(dataset: DomainDataset, unreadable: Mapping[str, str], sheet: Path 
         },
         "skipped": dict(dataset.skipped),
         "unreadable": dict(unreadable),
+        "differs_from_published": differs,
         "sheet": str(sheet) if sheet else None,
     }
 
@@ -142,13 +144,15 @@ def _parts(dataset: DomainDataset, domain: str) -> dict[str, int]:
     return {"train": counted["train"], "val": counted["val"], "test": counted["test"]}
 
 
-def _show(dataset: DomainDataset, unreadable: Mapping[str, str], decoded: bool) -> None:
+def _show(dataset: DomainDataset, unreadable: Mapping[str, str], differs: str, decoded: bool) -> None:
     images = sum(len(domain.examples) for domain in dataset.domains.values())
     _say(f"{dataset.name}: {len(dataset.domains)} domains, {len(dataset.classes)} classes, {images:,} images")
     for table in _class_tables(dataset):
         out.print(table)
     out.print(_part_table(dataset))
     _say(f"Split: {dataset.splits}.")
+    if differs:
+        err.print(f"note: {differs}", markup=False, highlight=False, soft_wrap=True)
     _show_files("skipped", dataset.skipped)
     _show_files("cannot be read", unreadable)
     if not unreadable:

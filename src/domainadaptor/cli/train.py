@@ -63,13 +63,15 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a network on several domains, leaving one out in turn; the same command again goes on where it stopped."""
-    from domainadaptor.data.open import open_dataset
+    from domainadaptor.data.open import differs_from_published, open_dataset
     from domainadaptor.training.recipe import planned
     from domainadaptor.training.run import Place, Watcher
     from domainadaptor.training.run import train as run
     from domainadaptor.training.workers import is_first, joined_by_torchrun
 
     opened = open_dataset(dataset, root, **parse_data_options(data_option))
+    if differs := differs_from_published(dataset, opened):
+        err.print(f"note: {differs}", markup=False, highlight=False, soft_wrap=True)
     base = output or cache_folder()
     recipe = planned(
         opened,

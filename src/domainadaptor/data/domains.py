@@ -81,7 +81,10 @@ class DomainDataset:
         return [other for other in self.domains if other != name]
 
     def fingerprint(self) -> str:
-        """Differs where classes, domains, labels, the split or the images do; not where the same data lie elsewhere."""
+        """Differs where classes, domains, labels, the split or the images do; not where the same data lie elsewhere.
+
+        Compressed images are known by their size: one that is replaced by another of as many bytes is not noticed.
+        """
         digest = hashlib.sha256(json.dumps(self.classes).encode())
         for domain in self.domains.values():
             marks = [domain.read.mark(example.name) for example in domain.examples]

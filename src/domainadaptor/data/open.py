@@ -46,3 +46,14 @@ def published_images(name: str) -> dict[str, int]:
     """
     function = plugins.find(_SETS, "data set", name)
     return dict(getattr(sys.modules[function.__module__], "IMAGES", {}))
+
+
+def differs_from_published(name: str, dataset: DomainDataset) -> str:
+    """Which domains of a data set, opened by its name, have another number of images than was published, in words."""
+    numbers = published_images(name)
+    other = [
+        f"{own} {len(domain.examples):,} of {numbers[own]:,}"
+        for own, domain in dataset.domains.items()
+        if own in numbers and len(domain.examples) != numbers[own]
+    ]
+    return f"not as many images of {name} as were published: {', '.join(other)}" if other else ""

@@ -56,6 +56,8 @@ class Pictures:
             BadFile: The folder cannot be written to, or what is there is damaged.
         """
         place = folder / self._key()
+        if self._misses_images(place):
+            shutil.rmtree(place, ignore_errors=True)
         if not (place / "index.json").is_file():
             try:
                 self._build(place, progress or (lambda *_: None))
@@ -70,9 +72,19 @@ class Pictures:
         except (OSError, ValueError, EOFError) as error:
             raise BadFile(f"the image cache {str(place)!r} is damaged ({error}); delete this folder") from error
 
+    def _misses_images(self, place: Path) -> bool:
+        """Whether an image that could not be read when the cache was built can be now: not the file was to blame."""
+        try:
+            known = json.loads((place / "index.json").read_text(encoding="utf-8"))["skipped"]
+        except (OSError, ValueError, KeyError):
+            return False
+        again = [at for at, example in enumerate(self.domain.examples) if example.name in known]
+        return any(self._read(at)[1] is not None for at in again)
+
     def _build(self, place: Path, progress: Progress) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         sweep(place.parent, ".building-*")
+        self.skipped = {}
         building = Path(tempfile.mkdtemp(prefix=".building-", suffix=f".{os.getpid()}", dir=place.parent))
         try:
             total = len(self.domain.examples)

@@ -95,7 +95,12 @@ def folders_in(base: Path) -> list[Path]:
         entries = sorted(base.iterdir())
     except OSError as error:
         raise BadFile(f"cannot look into {str(base)!r}: {error.strerror or error}") from error
-    return [entry for entry in entries if not entry.name.startswith((".", "__MACOSX")) and _is_folder(entry)]
+    return [entry for entry in entries if not is_hidden(entry.name) and _is_folder(entry)]
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a folder is called like those that programs and archives leave beside what they are asked for."""
+    return name.startswith((".", "__MACOSX"))
 
 
 def _is_folder(entry: Path) -> bool:

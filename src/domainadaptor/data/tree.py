@@ -11,7 +11,7 @@ from PIL import Image
 
 from domainadaptor.data.domains import Domain, DomainDataset, Example, Part, Tested
 from domainadaptor.data.images import SUFFIXES, check_image, read_image
-from domainadaptor.data.places import find_folder, fold, folders_in, listing, some
+from domainadaptor.data.places import find_folder, fold, folders_in, is_hidden, listing, some
 from domainadaptor.data.splits import check_labels, read_lists, seeded_sentence, seeded_split
 from domainadaptor.errors import BadFile
 from domainadaptor.options import suggestion
@@ -282,7 +282,10 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, str | None]]:
         for entry in entries:
             file = f"{before}/{entry.name}"
             if entry.is_dir(follow_symlinks=False):
-                waiting.append((entry.path, file))
+                if is_hidden(entry.name):  # as Jupyter's copies, which would be trained on and validated with
+                    yield file, "a hidden folder"
+                else:
+                    waiting.append((entry.path, file))
             else:
                 yield file, _unusable(entry)
 
