@@ -1,3 +1,4 @@
+import os
 from dataclasses import replace
 
 import pytest
@@ -32,6 +33,17 @@ def test_names_of_runs_are_short_enough():
     many = tuple(f"hospital number {at}" for at in range(40))
     assert len(replace(BASE, sources=many).id().encode()) < 200
     assert "/" not in replace(BASE, sources=("a/b",)).id()
+    birds = "鳥" * 60  # of three bytes each
+    assert (
+        len(replace(BASE, dataset=birds, sources=(birds,), options={"tasks": ("rotation", "jigsaw")}).id().encode())
+        < 200
+    )
+
+
+def test_names_that_are_not_utf8_give_a_path_that_is():
+    latin = os.fsdecode(b"h\xf4pital")
+    assert replace(BASE, sources=(latin,)).id().encode()
+    assert replace(BASE, sources=(latin,)).id() != replace(BASE, sources=(os.fsdecode(b"h\xf6pital"),)).id()
 
 
 @pytest.mark.parametrize(

@@ -94,10 +94,16 @@ class Recipe:
         how = f"{self.algorithm}{tasks}" + (f"-{self.select}" if self.select != "best" else "")
         how += f"-{self.norm}" if self.norm != "batch" else ""
         sources = "+".join(self.sources)
-        if len(sources) > _LONGEST:  # file systems take 255 bytes; the digest tells runs apart
+        if len(_bytes(sources)) > _LONGEST:  # file systems take 255 bytes; the digest tells runs apart
             sources = f"{len(self.sources)}-domains"
-        name = f"{self.dataset}-{network}-{self.size}-{how}-on-{sources}-seed{self.seed}-{digest}"
-        return name.replace("/", "_")
+        dataset = _bytes(self.dataset)[:_LONGEST].decode(errors="ignore")
+        name = f"{dataset}-{network}-{self.size}-{how}-on-{sources}-seed{self.seed}-{digest}"
+        return _bytes(name).decode().replace("/", "_")
+
+
+def _bytes(name: str) -> bytes:
+    """In UTF-8, with ? for what a folder's name may hold and UTF-8 cannot: safetensors opens no other path."""
+    return name.encode("utf-8", "replace")
 
 
 def planned(

@@ -97,6 +97,18 @@ def _check_images(recipe: Recipe, dataset: DomainDataset) -> None:
                 )
 
 
+def _check_readable(held: Sequence[Pictures]) -> None:
+    """Before the first epoch instead of after it, where a cache knows which images are damaged."""
+    for pictures in held:
+        for part, what in (("train", "to train on"), ("val", "for validation")):
+            names = [example.name for example in pictures.domain.part(part)]  # type: ignore[arg-type]
+            if all(name in pictures.skipped for name in names):
+                raise BadFile(
+                    f"domain {pictures.domain.name!r} has {len(names)} images {what}, none of which can be read, as "
+                    f"{names[0]} ({pictures.skipped[names[0]]}); replace them, or leave the domain out with --source"
+                )
+
+
 def _train_or_find(
     recipe: Recipe,
     dataset: DomainDataset,
@@ -142,6 +154,7 @@ def _train(
     )
     pictures = {source: _pictures(dataset, source, preprocessing, place, watcher) for source in recipe.sources}
     validation = {source: _batches(p, preprocessing, "val") for source, p in pictures.items()}
+    _check_readable([*sources, *pictures.values()])
     plan = Plan(recipe.epochs, recipe.lr, recipe.schedule, recipe.warmup, recipe.precision)
     begun = time.perf_counter()
     outcome = fit(

@@ -48,6 +48,16 @@ def test_the_consistency_loss_is_the_literal_one():
     assert float(consistency_loss(a, b, 0.5)) == pytest.approx(total / 12, rel=1e-9)
 
 
+def test_a_very_sure_answer_has_a_gradient():
+    sure = torch.tensor([[0.0, 120.0, 30.0]], requires_grad=True)  # sharpened, its first probability is 0 in float32
+    styled = torch.tensor([[0.2, 0.1, -0.3]], requires_grad=True)
+    loss = consistency_loss(sure, styled, 0.5)
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(-float(styled.detach().log_softmax(1)[0, 1]) / 3)
+    assert sure.grad.abs().max() < 1e-6
+    assert torch.allclose(styled.grad, (styled.detach().softmax(1) - torch.tensor([[0.0, 1.0, 0.0]])) / 3)
+
+
 def test_stylizing_is_the_literal_one():
     torch.manual_seed(0)
     maps = torch.randn(3, 4, 6, 6, dtype=torch.float64) + torch.arange(4.0).view(4, 1, 1)

@@ -99,6 +99,7 @@ def stylized(maps: Tensor, spread: float, draw: torch.Generator) -> Tensor:
 def consistency_loss(logits: Tensor, styled: Tensor, sharpness: float) -> Tensor:
     """Divergence of the styled answer from the sharpened plain one, as a mean over all entries."""
     target = (logits / sharpness).softmax(1)  # p to the power 1 / sharpness, normalized
+    target = target.clamp(min=torch.finfo(target.dtype).tiny)  # at 0 the gradient of t log t is not a number
     return F.kl_div(styled.log_softmax(1), target, reduction="none").mean()
 
 
