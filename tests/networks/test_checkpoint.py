@@ -148,6 +148,11 @@ EDITS = {
     "no version": (without("format"), "cannot be read"),
     "no JSON": (lambda entry: "{", "cannot be read"),
     "a list": (lambda entry: [], "cannot be read"),
+    "brackets without end": (lambda entry: "[" * 200_000, "cannot be read"),
+    "another data set": (
+        lambda entry: {**entry, "dataset": "vlcs", "recipe": {**entry["recipe"], "dataset": "pacs"}},
+        "says 'vlcs' as 'dataset', but its recipe 'pacs'",
+    ),
     "unknown entry": (with_entry(colour="red"), "missing or unknown .*'colour'"),
     "no classes": (without("classes"), "missing or unknown .*'classes'"),
     "no preprocessing": (without("preprocessing"), "missing or unknown .*'preprocessing'"),

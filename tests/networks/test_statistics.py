@@ -102,8 +102,9 @@ def steps(network: nn.Module, variance: StatisticsVariance, images: list[torch.T
 
 
 def expected_variance(seen: list[dict], name: str) -> torch.Tensor:
-    """Over steps, averaged over channels: of the means, and of the variances."""
-    return torch.stack([entry[name] for entry in seen]).var(0, unbiased=True).mean(1)
+    """Over steps, averaged over channels: of the means, and of the deviations."""
+    means, variances = torch.stack([entry[name] for entry in seen]).unbind(1)
+    return torch.stack([means, variances.sqrt()]).var(1, unbiased=True).mean(1)
 
 
 def test_the_variance_of_batch_statistics_is_read_off_the_running_ones(network):
@@ -114,7 +115,7 @@ def test_the_variance_of_batch_statistics_is_read_off_the_running_ones(network):
     assert list(found) == ["bn1", "bn2", "bn3"]
     for name, entry in found.items():
         expected = expected_variance(seen, name)
-        assert [entry["mean"], entry["var"]] == pytest.approx(expected.tolist(), rel=1e-8)
+        assert [entry["mean"], entry["std"]] == pytest.approx(expected.tolist(), rel=1e-8)
 
 
 def test_a_resumed_run_ends_where_an_unbroken_one_does(network):
@@ -139,4 +140,4 @@ def test_layers_that_do_not_move_by_a_share_are_left_out_and_one_step_has_no_var
     network.bn2.momentum = None
     variance = StatisticsVariance(network)
     steps(network, variance, [batch(4, 3, 8, 8)])
-    assert variance.by_layer() == {name: {"mean": 0.0, "var": 0.0} for name in ("bn1", "bn3")}
+    assert variance.by_layer() == {name: {"mean": 0.0, "std": 0.0} for name in ("bn1", "bn3")}

@@ -1,6 +1,7 @@
 import os
 import pickle
 import re
+import warnings
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -110,6 +111,17 @@ def test_nothing_that_could_run_code_is_loaded(trained, tmp_path, monkeypatch, f
         with pytest.raises(BadFile, match=r"run code|not a torch file"):
             read_weights(path)
         assert not canary.exists(), name
+
+
+def test_what_torch_remarks_on_a_file_before_it_is_refused_is_not_shown(trained, tmp_path):
+    torch.save(trained, tmp_path / "w.pt", pickle_protocol=4)
+    with pytest.warns(UserWarning, match="protocol 4"), pytest.raises(pickle.UnpicklingError):
+        torch.load(tmp_path / "w.pt", weights_only=True)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with pytest.raises(BadFile, match="run code"):
+            read_weights(tmp_path / "w.pt")
+    assert shown == []
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

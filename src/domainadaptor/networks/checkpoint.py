@@ -180,7 +180,7 @@ def _read_card(text: str, path: Path) -> Card:
     try:
         entry = json.loads(text)
         version = entry.pop("format")
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadFile(f"{str(path)!r} has a card that cannot be read ({error!r}); {_EDITED}") from error
     if version != _FORMAT:
         raise BadFile(
@@ -224,8 +224,8 @@ def _check_card(card: Card, path: Path) -> None:
     for name, (value, what, fine) in expected.items():
         if not fine:
             raise BadFile(f"{str(path)!r}: expected {what} as {name!r} of its card, got {value!r}; {_EDITED}")
-    for name, value in (("network", card.network), ("norm", card.norm), ("size", seen.size), ("seed", card.seed),
-                        ("sources", card.sources), ("head_bias", card.head_bias)):  # fmt: skip
+    twice = {name: getattr(card, name) for name in ("network", "norm", "seed", "sources", "head_bias", "dataset")}
+    for name, value in {**twice, "size": seen.size}.items():
         if card.recipe.get(name, value) != value:
             raise BadFile(
                 f"{str(path)!r}: its card says {value!r} as {name!r}, but its recipe {card.recipe[name]!r}; {_EDITED}"

@@ -90,7 +90,7 @@ class StatisticsVariance:
         self._layers = {name: layer for name, layer in norm_layers(network).items() if layer.momentum}
         self.refresh()
         self._count = 0
-        self._mean = {name: torch.zeros_like(value) for name, value in self._held.items()}
+        self._mean = {name: torch.zeros_like(value) for name, value in self._held.items()}  # of means and deviations
         self._squares = {name: torch.zeros_like(value) for name, value in self._held.items()}
 
     @torch.no_grad()
@@ -101,7 +101,8 @@ class StatisticsVariance:
             now, passes = _running(layer), _passes(layer)
             assert layer.momentum is not None
             moved = 1 - (1 - layer.momentum) ** max(1, passes - self._passes[name])
-            batch = self._held[name] + (now - self._held[name]) / moved
+            mean, var = self._held[name] + (now - self._held[name]) / moved
+            batch = torch.stack([mean, var.clamp(min=0).sqrt()])  # rounding can leave a tiny variance below zero
             # Welford's update: sums of squares of large numbers would lose their difference.
             before = batch - self._mean[name]
             self._mean[name] += before / self._count
@@ -125,10 +126,10 @@ class StatisticsVariance:
         self._passes = {name: _passes(layer) for name, layer in self._layers.items()}
 
     def by_layer(self) -> dict[str, dict[str, float]]:
-        """Layer -> the variance over steps of its batch mean and batch variance, averaged over channels."""
+        """Layer -> the variance over steps of its batch means and deviations, averaged over channels."""
         share = 1 / max(1, self._count - 1)
         return {
-            name: {"mean": float(squares[0].mean() * share), "var": float(squares[1].mean() * share)}
+            name: {"mean": float(squares[0].mean() * share), "std": float(squares[1].mean() * share)}
             for name, squares in self._squares.items()
         }
 

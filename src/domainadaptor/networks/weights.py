@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import warnings
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -85,7 +86,9 @@ def _read_pickled(path: Path) -> object:
     if _is_program(path):
         raise BadFile(f"{str(path)!r} is a TorchScript or exported program, which can run code; {_SAVE_TENSORS}")
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's remarks on how it was pickled; what matters is said below
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise BadFile(
             f"{str(path)!r} holds more than tensors (or is damaged), and loading it could run code: {_SAVE_TENSORS}"
