@@ -37,8 +37,8 @@ class Timing:
     method: str
     milliseconds: float  # a batch, median
     plain_milliseconds: float
-    ratio: float  # of the medians
-    ratio_low: float  # quartiles of the rounds' own ratios
+    ratio: float  # of a round's two times, the median over rounds: what slows a round down slows both
+    ratio_low: float  # and the quartiles
     ratio_high: float
     images_per_second: float
     wrap_milliseconds: float  # `adapt`, once a network
@@ -124,7 +124,7 @@ def _timing(
         name,
         1000 * middle,
         1000 * base,
-        middle / base,
+        statistics.median(ratios),
         low,
         high,
         batch_size / middle,
