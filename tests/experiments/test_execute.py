@@ -2,8 +2,11 @@
 
 import json
 import shutil
+from dataclasses import asdict
 
+import PIL
 import torch
+import torchvision
 
 import domainadaptor as da
 from domainadaptor.data.open import open_dataset
@@ -47,6 +50,11 @@ def test_the_numbers_are_those_of_adapt(base):
     )
     assert record["scores"]["night"]["right"] == right
     assert record["scores"]["night"]["images"] == 24
+    assert record["preprocessing"] == {
+        name: list(value) if isinstance(value, tuple) else value for name, value in asdict(opened.preprocessing).items()
+    }
+    assert record["environment"]["pillow"] == PIL.__version__
+    assert record["environment"]["torchvision"].split("+")[0] == torchvision.__version__.split("+")[0]
 
 
 def test_a_domain_that_was_trained_on_gives_its_validation_images(base):

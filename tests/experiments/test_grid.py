@@ -121,6 +121,28 @@ def test_whatever_a_cell_does_the_rest_goes_on(base, monkeypatch, spoil):
     assert len(records_of(store)) == 4
 
 
+def test_a_checkpoint_that_is_damaged_fails_its_cells_and_no_others(base):
+    whole = (base / "mine.safetensors").read_bytes()
+    (base / "broken.safetensors").write_bytes(whole[:-5])
+    text = TEXT.replace(
+        "[networks.absent]", '[networks.broken]\ncheckpoint = "{base}/broken.safetensors"\n[networks.absent]'
+    )
+    text = text.replace('method = "source"', 'method = "source"\nnetwork = "broken"')
+    store = Store(base / "results")
+    failed = run_all(grid_of(base, text), store, SILENT)
+    assert len(failed) == 2
+    assert all("not a whole safetensors file" in why for why in failed.values())
+    assert sorted("failed" in record for record in records_of(store).values()) == [False, False, True, True]
+    (base / "broken.safetensors").write_bytes(whole)  # it is another file, so its cells are others
+    assert run_all(grid_of(base, text), store, SILENT) == {}
+
+
+def test_a_data_set_that_raises_anything_leaves_the_rest_alone(base, monkeypatch):
+    monkeypatch.setattr(Workshop, "fingerprint", lambda *_: 1 / 0)
+    grid = grid_of(base)
+    assert {place.missing for place in grid.places} == {"ZeroDivisionError: division by zero"}
+
+
 def test_a_cell_that_another_process_tried_in_vain_meanwhile_is_left_to_the_next_run(base, monkeypatch):
     store, other = Store(base / "results"), Store(base / "results")
     grid = grid_of(base)

@@ -1,10 +1,15 @@
 """Measurements against slow loops and closed forms."""
 
+import json
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
+from domainadaptor.errors import BadFile
 from domainadaptor.experiments.grid import run_all
+from domainadaptor.experiments.measures import statistics_variance
 from domainadaptor.experiments.store import Store
 from tests.experiments.small import SILENT, TEXT, grid_of
 
@@ -36,6 +41,22 @@ def test_measurements(base, measure):
         losses = -(p * np.log(p)).sum(1)
         assert min(em["loss"]) >= losses.min() - 1e-9
         assert max(em["loss"]) <= losses.max() + 1e-9
+
+
+def trained(folder, layers):
+    (folder / "record.json").write_text(json.dumps({"statistics_variance": layers}))
+    return SimpleNamespace(checkpoint=folder / "checkpoint.safetensors")
+
+
+def test_the_variance_of_statistics_is_the_mean_over_means_deviations_and_layers(tmp_path):
+    layers = {"a": {"mean": 1.0, "std": 2.0}, "b": {"mean": 0.5, "std": 0.25}}
+    values = statistics_variance(trained(tmp_path, layers))
+    assert values == {"variance": pytest.approx(0.9375), "layers": {"a": 1.5, "b": 0.375}}
+
+
+def test_records_of_variances_instead_of_deviations_are_refused(tmp_path):
+    with pytest.raises(BadFile, match="deviations.*train anew"):
+        statistics_variance(trained(tmp_path, {"a": {"mean": 1.0, "var": 4.0}}))
 
 
 def literal_distances(network, test, segments):

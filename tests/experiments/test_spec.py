@@ -133,6 +133,28 @@ def test_all_mistakes_are_said_at_once(read):
         assert part in said, part
 
 
+def test_all_wrong_options_of_a_row_are_said_whatever_else_is_wrong_with_it(read):
+    wrong = 'method = "domainadaptor-t"\ntemperature = "foo"\nlr = "x"\nloss = "y"\nbatch_size = 0'
+    with pytest.raises(BadFile) as raised:
+        read(GOOD.replace(MIXED, wrong))
+    said = str(raised.value)
+    assert said.count("row 'mixed'") == 4
+    for part in ("temperature='foo'", "lr='x'", "loss='y'", "batch_size = 0"):
+        assert part in said, part
+
+
+def test_all_wrong_options_of_a_training_are_said(read):
+    train = 'dataset = "pcas", network = "resnetfoo", algorithm = "mldgg", select = "swadd", lr = -3, epochs = "x"'
+    wrong = f'start = "nowhere"\ntrain = {{ {train}, precision = "float99", norm = "layer", weight_decay = -1 }}\n'
+    with pytest.raises(BadFile) as raised:
+        read(f"{GOOD}[networks.wrong]\n{wrong}")
+    said = str(raised.value)
+    assert said.count("network 'wrong'") == 10
+    for part in ("'pcas'", "'resnetfoo'", "'mldgg'", "'swadd'", "lr=-3", "epochs = 'x'", "'float99'", "'layer'",
+                 "weight_decay=-1", "'nowhere'"):  # fmt: skip
+        assert part in said, part
+
+
 def test_a_wrong_kind_or_row_hides_nothing_else_of_a_table(read):
     text = GOOD.replace('dataset = "pacs"', 'dataset = "pcs"\nprotocol = "few-data"')
     text = text.replace("seeds = [0, 3]", "seeds = [0, 0]").replace(
@@ -308,9 +330,25 @@ def test_a_row_inherits_options_that_its_own_protocol_has_to_know(read):
 
 
 def test_a_measurement_has_its_own_options(read):
-    (table,) = read(GOOD.replace(MIXED, 'measure = "loss-curves"\nscale = 3.0')).tables
-    (cell,) = cells(table, table.rows[1], "photo", 0, located([]))
+    text = GOOD.replace(MIXED, 'measure = "loss-curves"\nscale = 3.0')
+    (table,) = read(text + 'rows = ["mixed"]\n').tables
+    (cell,) = cells(table, table.rows[0], "photo", 0, located([]))
     assert (cell.measure, cell.options) == ("loss-curves", {"scale": 3.0})
+    assert table.show == "loss-curves"  # which is how it is shown unless the table says so itself
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('show = "loss-curves"', "of rows that do not measure it: expected measure = 'loss-curves'"),
+        ('show = "accuracy"\nmeasure = "classifier-norms"', "of rows with measure = 'classifier-norms'"),
+        ('measure = "classifier-norms"', "row 'mixed': classifier-norms has no option 'fold'"),
+        ('show = "loss-curves"\nmeasure = "classifier-norms"', "of rows with measure = 'classifier-norms'"),
+    ],
+)
+def test_what_is_measured_and_what_is_shown_belong_together(read, lines, said):
+    with pytest.raises(BadFile, match=re.escape(said)):
+        read(f"{GOOD}{lines}\n")
 
 
 @pytest.mark.parametrize("name", ["index", "my table", "[x]"])

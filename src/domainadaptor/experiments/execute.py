@@ -5,7 +5,8 @@ import json
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ from domainadaptor.data.domains import DomainDataset, Part
 from domainadaptor.data.open import open_dataset
 from domainadaptor.data.pictures import Pictures, Progress
 from domainadaptor.data.preprocessing import Preprocessing
-from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.errors import AdaptationError, BadFile, BadOption
 from domainadaptor.evaluation.evaluate import PlainLogits, TestImages, evaluate
 from domainadaptor.evaluation.protocols import Item, Segment, arrange, protocol_options, shuffled
 from domainadaptor.experiments.cell import Cell, id_of
@@ -31,6 +32,7 @@ from domainadaptor.options import defaults_of
 from domainadaptor.revision import revision
 from domainadaptor.supplies import options_from
 
+_DECIDING = ("torchvision", "timm", "pillow", "numpy")  # packages that decode, resize, or build networks
 _SOURCE_IMAGES = 2000  # that a method may look at, as EATA's authors
 
 
@@ -97,6 +99,7 @@ class Workshop:
         return {
             **record,
             **measured,
+            "preprocessing": json.loads(json.dumps(asdict(self.open(cell.network).preprocessing))),
             "defaults": defaults(cell),
             "took": round(time.perf_counter() - begun, 2),
             "environment": environment(self.device),
@@ -245,9 +248,16 @@ class Workshop:
         return {"name": network.label, **self._known[key], "seed": seed}
 
     def _look_at(self, network: Located) -> dict[str, Any]:
-        opened = self.open(network)
-        self._origins[_network_key(network)] = opened.dataset, str(opened.recipe.get("data", ""))
         command = network.command
+        try:
+            opened = self.open(network)
+        except AdaptationError:
+            if network.path is None or not network.path.is_file():
+                raise
+            # A file that cannot be used has a digest still: its cells have a name, fail, and are recorded as failed.
+            self._origins[_network_key(network)] = "", ""
+            return {"sha256": digest_of(network.path), "command": command, "sources": []}
+        self._origins[_network_key(network)] = opened.dataset, str(opened.recipe.get("data", ""))
         beside = None if network.path is None else network.path.parent / "record.json"
         if not command and beside is not None:
             command = str(training_record(beside).get("command", "")) or training_command(opened.recipe)
@@ -298,7 +308,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "domainadaptor": domainadaptor.__version__,
         "commit": revision(),
         "torch": torch.__version__,
-        "numpy": np.__version__,
+        **{name: version(name) for name in _DECIDING},
         "python": platform.python_version(),
         "device": str(device),
         "threads": torch.get_num_threads(),

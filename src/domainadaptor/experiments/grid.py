@@ -109,6 +109,8 @@ class Grid:
                     name = id_of(self.workshop.run_of(cell))
                 except AdaptationError as error:
                     missing = str(error)
+                except Exception as error:  # a data set may be anybody's
+                    missing = f"{type(error).__name__}: {error}"
             yield Place(cell, name, missing, number, row.label, column, seed)
 
     def _locate(self, network: str, target: str | None, seed: int) -> Located:

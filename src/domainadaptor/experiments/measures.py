@@ -72,16 +72,20 @@ def statistics_distances(setting: Setting) -> dict[str, Any]:
 
 
 def statistics_variance(setting: Setting) -> dict[str, Any]:
-    """How much each layer's batch statistics varied over training steps, from the record of the training run.
+    """How much each layer's batch means and deviations varied over training steps, from the record of the run.
 
     Raises:
-        BadFile: There is no such record.
+        BadFile: There is no such record, or one of before deviations were logged.
     """
     known = {} if setting.checkpoint is None else training_record(setting.checkpoint.parent / "record.json")
     if "statistics_variance" not in known:
         raise BadFile("the variance of statistics is in the record of a training run, which lies beside a checkpoint")
-    layers: Mapping[str, Any] = known["statistics_variance"]
-    values = [float(np.mean(list(value.values()))) if isinstance(value, dict) else value for value in layers.values()]
+    layers: Mapping[str, Mapping[str, float]] = known["statistics_variance"]
+    if not all("std" in layer for layer in layers.values()):
+        raise BadFile(
+            "this network's training logged variances instead of deviations, as earlier versions did; train anew"
+        )
+    values = [(layer["mean"] + layer["std"]) / 2 for layer in layers.values()]
     return {"variance": float(np.mean(values)), "layers": dict(zip(layers, values, strict=True))}
 
 

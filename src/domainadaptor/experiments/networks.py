@@ -3,14 +3,16 @@
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from domainadaptor.data.domains import DomainDataset
-from domainadaptor.data.open import datasets
+from domainadaptor.data.open import data_options, datasets
 from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.experiments import kinds
 from domainadaptor.networks.build import is_file
+from domainadaptor.networks.zoo import blueprint
 from domainadaptor.options import suggestion
 from domainadaptor.training.recipe import WEIGHTS, Recipe, planned
 
@@ -29,6 +31,7 @@ _KEYS = {
 _TYPES = {str: kinds.TEXT, int: kinds.COUNT, float: kinds.NUMBER, bool: kinds.FLAG}
 # Fields of a recipe that the experiment decides, or that are said by another name.
 _FOLLOWS = ("sources", "data", "start", "options", "select_options", "seed")
+_TOGETHER = (("algorithm", "options"), ("select", "select_options"), ("epochs", "warmup"))  # what one says of the other
 _TRAIN = {own.name: _TYPES[own.type] for own in fields(Recipe) if own.name not in _FOLLOWS} | {  # type: ignore[index]
     "option": kinds.OPTIONS,
     "select_option": kinds.OPTIONS,
@@ -146,18 +149,19 @@ def read_plans(entries: Mapping[str, Any], mistakes: list[str]) -> dict[str, Net
         wrong = kinds.wrong_kinds(entry, _KEYS)
         if len(ways) != 1:
             wrong.append(f"expected one of {', '.join(_WAYS)}, got {', '.join(ways) or 'none of them'}")
-        if not wrong and "train" in entry:
+        if isinstance(entry.get("train"), dict):
             wrong += _wrong_training(entry["train"])
         if not wrong and "checkpoint" in entry:
             wrong += [text for text in [pattern_mistake(entry["checkpoint"])] if text]
         mistakes += [f"{where}: {text}" for text in wrong]
         if not wrong:
             plans[name] = NetworkPlan(name, **entry | {"sources": tuple(entry.get("sources", ()))})
-    for name, plan in plans.items():
-        if plan.start and plan.start not in entries:
-            mistakes.append(f"network {name!r} starts from {plan.start!r}; {suggestion(plan.start, entries)}")
+    for name, entry in entries.items():
+        start = entry.get("start") if isinstance(entry, dict) else None
+        if isinstance(start, str) and start not in entries:
+            mistakes.append(f"network {name!r} starts from {start!r}; {suggestion(start, entries)}")
         elif _comes_back(name, plans):
-            mistakes.append(f"network {name!r} starts from {plan.start!r}, which leads back to itself")
+            mistakes.append(f"network {name!r} starts from {start!r}, which leads back to itself")
     return plans
 
 
@@ -174,11 +178,19 @@ def _wrong_training(train: Mapping[str, Any]) -> list[str]:
     wrong = kinds.wrong_kinds(train, _TRAIN)
     if "dataset" not in train:
         wrong.append("its train has no dataset")
-    if not wrong:
-        options = dict(train.get("option", {})) | ({"tasks": tuple(train["task"])} if "task" in train else {})
-        said = {name: value for name, value in train.items() if name not in ("option", "select_option", "task")}
+    said = {name: value for name, value in train.items() if name in _TRAIN and kinds.fits(value, _TRAIN[name])}
+    options = dict(said.pop("option", {})) | ({"tasks": tuple(tasks)} if (tasks := said.pop("task", ())) else {})
+    said |= {"options": options, "select_options": dict(said.pop("select_option", {}))}
+    checks: list[Callable[[], object]] = [
+        partial(data_options, said.pop("dataset", "folders")),
+        partial(blueprint, said.get("network", "resnet18")),
+    ]
+    alone = [name for name in said if not any(name in together for together in _TOGETHER)]
+    for names in (*_TOGETHER, *((name,) for name in alone)):
+        checks.append(partial(Recipe, "", (), **{name: said[name] for name in names if name in said}))
+    for check in checks:  # one by one, so that all mistakes are said at once
         try:
-            Recipe(**said, sources=(), options=options, select_options=dict(train.get("select_option", {})))
+            check()
         except BadOption as error:
             wrong.append(str(error))
     return wrong

@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 import domainadaptor
 from domainadaptor.data.domains import DomainDataset
 from domainadaptor.data.open import data_options
@@ -18,6 +15,7 @@ from domainadaptor.experiments import kinds
 from domainadaptor.experiments.measures import MEASURES
 from domainadaptor.experiments.networks import Networks, pattern_mistake, read_plans
 from domainadaptor.experiments.table import SWEPT, Experiment, Row, TableSpec
+from domainadaptor.experiments.trial import complaint, wrong_options
 from domainadaptor.options import check_names, suggestion
 
 if sys.version_info >= (3, 11):
@@ -39,8 +37,6 @@ SHOWS = (
     "classifier-norms",
     "loss-curves",
 )
-_IMAGES, _HEADS = ("source_images", "target_images"), ("task", "learned_loss")
-_NEEDED = (*_IMAGES, *_HEADS)  # options that the experiment cannot write down
 _TOP = {
     "title": kinds.TEXT,
     "about": kinds.TEXT,
@@ -170,15 +166,8 @@ def _row(label: str, entry: Any, mistakes: list[str]) -> Row | None:
     method = entry.get("method", "source" if measure else "")
     if not method:
         wrong.append(f"it has no method; {suggestion('', domainadaptor.methods())}")
-    if not wrong:
-        try:
-            if measure:
-                _check_measure(measure)
-                check_names(MEASURES[measure], measure, options)
-            else:
-                _try(method, options)
-        except AdaptationError as error:
-            wrong.append(str(error))
+    elif isinstance(method, str) and isinstance(measure, str) and kinds.fits(options, kinds.OPTIONS):
+        wrong += _wrong_measure(measure, options) if measure else wrong_options(method, options)
     if wrong:
         mistakes += [f"{where}: {text}" for text in wrong]
         return None
@@ -234,11 +223,12 @@ def _table(
     show = entry.get("show", "accuracy")
     if show not in SHOWS:
         say(f"show = {show!r}; {suggestion(show, SHOWS)}")
+    elif chosen:
+        entry |= {"show": show} if (show := _shown(entry, chosen, say)) else {}
     if entry.get("measure"):
-        try:
-            _check_measure(entry["measure"])
-        except BadOption as error:
-            say(str(error))
+        for row in chosen or [_NO_ROW]:
+            for text in [] if row.measure else _wrong_measure(entry["measure"], row.options):
+                say(f"row {row.label!r}: {text}" if row.options else text)
     sweep = _sweep(entry.get("sweep"), entry.get("protocol", "leave-one-out"), chosen, say)
     for text in dict.fromkeys(_wrong_settings(entry, chosen, sweep)):
         say(text)
@@ -293,11 +283,9 @@ def _wrong_settings(
                 check_protocol(protocol, options)
             except BadOption as error:
                 yield f"row {row.label!r}: {error}" if "protocol" in row.settings else str(error)
-            if name in domainadaptor.options_of(row.method) and name not in row.options and name not in SWEPT:
-                try:
-                    _try(row.method, {**row.options, name: value})
-                except AdaptationError as error:
-                    yield f"row {row.label!r} with {name} = {value!r}: {error}"
+            swept = name in domainadaptor.options_of(row.method) and name not in row.options and name not in SWEPT
+            if swept and (text := complaint(row.method, {**row.options, name: value})):
+                yield f"row {row.label!r} with {name} = {value!r}: {text}"
 
 
 def _check_data(entry: Mapping[str, Any], say: Callable[[str], None], dataset: OpenDataset | None) -> None:
@@ -330,9 +318,29 @@ def _check_data(entry: Mapping[str, Any], say: Callable[[str], None], dataset: O
             say(str(error))
 
 
-def _check_measure(measure: str) -> None:
+def _wrong_measure(measure: str, options: Mapping[str, Any]) -> list[str]:
     if measure not in MEASURES:
-        raise BadOption(f"measure = {measure!r}; {suggestion(measure, MEASURES)}")
+        return [f"measure = {measure!r}; {suggestion(measure, MEASURES)}"]
+    try:
+        check_names(MEASURES[measure], measure, options)
+    except BadOption as error:
+        return [str(error)]
+    return []
+
+
+def _shown(entry: Mapping[str, Any], rows: Sequence[Row], say: Callable[[str], None]) -> str:
+    """How a table is shown: measurements as what they are, unless it says so itself; "" where it cannot be."""
+    measured = dict.fromkeys(row.measure or entry.get("measure", "") for row in rows)
+    show = entry.get("show", next(iter(measured)) or "accuracy")
+    wanted = show if show in MEASURES else ""
+    if wrong := [measure for measure in measured if measure != wanted and (not measure or measure in MEASURES)]:
+        say(
+            f"show = {show!r} of rows with measure = {wrong[0]!r}: a measurement is shown by its own name"
+            if wrong[0]
+            else f"show = {show!r} of rows that do not measure it: expected measure = {show!r} in the table or its rows"
+        )
+        return ""
+    return str(show)
 
 
 def _known_options(protocol: str) -> set[str]:
@@ -340,30 +348,3 @@ def _known_options(protocol: str) -> set[str]:
         return set(protocol_options(protocol))
     except BadOption:
         return set()  # said elsewhere
-
-
-def _try(method: str, options: Mapping[str, Any]) -> None:
-    """Builds the method for a tiny network: names and values of its options are looked at."""
-    try:
-        _build(method, options)
-    except AdaptationError:
-        raise
-    except Exception as error:  # a method may be anybody's
-        raise BadOption(f"{method} cannot be built: {type(error).__name__}: {error}") from error
-
-
-def _build(method: str, options: Mapping[str, Any]) -> None:
-    known = domainadaptor.options_of(method)
-    unknown = [name for name in options if name not in {*known, "guard"}]
-    if unknown:
-        raise BadOption(f"{method} has no option {unknown[0]!r}; {suggestion(unknown[0], known)}")
-    given = [name for name in options if name in _NEEDED]
-    if given:
-        raise BadOption(f"{given[0]} cannot be written down here: it is taken from the network and the data")
-    if any(name in known for name in _HEADS) or method == "note":  # it is built with a trained network alone
-        return
-    images: dict[str, Any] = {name: [torch.zeros(2, 3, 8, 8)] for name in _IMAGES if name in known}
-    norm = nn.BatchNorm2d(4)
-    network = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 7))
-    with torch.random.fork_rng(devices=[]):
-        domainadaptor.adapt(network.eval(), method, **images, **options)
