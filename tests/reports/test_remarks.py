@@ -26,6 +26,13 @@ def uncertain(said):
     return [float(found) for found in re.findall(r"by (?:about |at most )?(\d+\.\d)", sentence)]
 
 
+def test_numbers_that_the_paper_does_not_have_are_not_spoken_of(made):
+    rows = [made.row("tent", "tent", seeds=(0,))]
+    for name, said in (("comparison", 1), ("table_99", 0)):
+        planned = table("t", rows, paper={"table": name, "backbone": "resnet18"})
+        assert sum("The paper's numbers are of" in text for text in remarks_on(made, planned)) == said
+
+
 def test_runs_without_an_id_are_counted_one_by_one(made):
     (there,), _ = made.cell("photo", "tent", seeds=(0,))
     rows = [

@@ -91,7 +91,9 @@ def test_a_network_of_all_domains_is_a_row_without_targets(tmp_path):
 
 
 def test_the_table_has_means_deviations_and_commands():
-    text = markdown(rows(RECORDS))
+    text = markdown(rows(RECORDS), drawn=True)
+    assert "](figures/training.png)" in text
+    assert "figures" not in markdown(rows(RECORDS), drawn=False)
     assert "### pacs, resnet20 at 64x64" in text
     assert "| ERM | 2 | 90.0 ± 0.0 | 40.0 | 55.0 ± 5.0 | 47.5 | 2.0 |" in text
     assert "| MLDG | 1 | 90.0 |  | 70.0 |  | 2.0 |" in text

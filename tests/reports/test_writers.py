@@ -85,6 +85,19 @@ def test_latex_is_escaped_and_in_the_papers_layout(grid):
     assert not re.search(r"[%#]", plain)
 
 
+def test_latex_tables_have_labels_of_their_own_and_say_when_pdflatex_is_not_enough(tmp_path, grid):
+    made = Folder(tmp_path, images=30)
+    made.plan("x", [table("rate α ≥ 0.5", [made.row("tent", "tent")])])
+    (chapter,) = chapters(read_results(tmp_path), None)
+    (section,) = chapter.sections
+    twice = replace(section, shown=replace(section.shown, grids=(grid, grid)))
+    text = latex.chapter(replace(chapter, sections=(twice,)))
+    assert re.findall(r"\\label{(.*)}", text) == ["tab:x", "tab:x-2"]
+    assert r"$\alpha$ $\ge$ 0.5" in text
+    assert "lualatex" not in latex.chapter(chapter)
+    assert "lualatex" in latex.chapter(replace(chapter, sections=(replace(section, title="鳥"),)))
+
+
 def test_csv_holds_full_numbers_and_any_label(tmp_path):
     made = Folder(tmp_path, images=30)
     made.plan("x", [table(EVIL, [made.row(EVIL, "tent"), made.row("late", "slr", keep=False)])])

@@ -8,7 +8,7 @@ from domainadaptor.reports.figures.canvas import Drawn
 from domainadaptor.reports.grid import Entry, Grid, Line
 from domainadaptor.reports.guide import HOW_TO_READ, NAMES
 from domainadaptor.reports.sections import Chapter, Section, gap_lines
-from domainadaptor.reports.training import ABOUT, MINUTES, TrainingTable
+from domainadaptor.reports.training import ABOUT, CAPTION, FIGURE, MINUTES, TrainingTable
 from domainadaptor.reports.writers.html import escape, inline, prose, table
 
 _MORE = "More numbers of the same runs (by domain and class: the folder details)"
@@ -156,7 +156,7 @@ def _training(training: Sequence[TrainingTable], figures: Mapping[str, Drawn]) -
         parts.append(f"<section><h3>{escape(part.setting)}</h3>{table(part.grid)}")
         parts += [f'<p class="sample">{escape(note)}</p>' for note in part.notes]
         parts.append(f"<details><summary>Commands that make them</summary><pre>{commands}</pre></details></section>")
-    parts.append(_figure("training", "Accuracy at home and on the domain that was left out.", figures))
+    parts.append(_figure(FIGURE, CAPTION, figures))
     return "\n".join([*parts, "</article>"])
 
 

@@ -44,6 +44,11 @@ def place_in_paper(table: str | None) -> int:
     return order.index(table) if table in order else len(order)
 
 
+def is_in_paper(place: PaperColumns) -> bool:
+    """Whether the paper has numbers of that table and backbone."""
+    return any(key[:2] == (place.table, _backbone(place.backbone)) for key in _numbers())
+
+
 @cache
 def _numbers() -> dict[tuple[str, str, str, str, str], PaperValue]:
     text = files("domainadaptor.reports").joinpath("paper.csv").read_text(encoding="utf-8")

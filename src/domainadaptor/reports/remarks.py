@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from domainadaptor.reports.cells import Cell, Record, mean_over
 from domainadaptor.reports.counts import accuracy, total
 from domainadaptor.reports.grid import number, signed
-from domainadaptor.reports.paper import ACCURACY, paper_value
+from domainadaptor.reports.paper import ACCURACY, is_in_paper, paper_value
 from domainadaptor.reports.plans import RowPlan
 from domainadaptor.reports.shows.shown import Ask
 from domainadaptor.reports.tables import MEAN
@@ -166,7 +166,12 @@ def _other_network(ask: Ask, records: Sequence[Record]) -> Iterator[str]:
         for record in records
         if (c := record["run"].get("checkpoint", {})).get("network")
     )
-    if paper and used and not all(name.startswith(f"{paper.backbone.partition(' ')[0]} at 224") for name in used):
+    if (
+        paper
+        and is_in_paper(paper)
+        and used
+        and not all(name.startswith(f"{paper.backbone.partition(' ')[0]} at 224") for name in used)
+    ):
         measured = any("values" in record for record in records)
         compare = "the order of columns or layers" if measured else "the order of methods and their gains"
         yield (

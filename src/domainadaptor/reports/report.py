@@ -34,6 +34,7 @@ class Report:
             for section in chapter.sections:
                 if section.shown.problem:
                     said.append(f"{chapter.plan.name}, {section.title}: {section.shown.problem}")
+                said += [section.note] if section.note else []
         return said
 
 
@@ -92,7 +93,7 @@ def write(report: Report, output: Path) -> list[Path]:
     if report.name == "index":
         files["index.md"] = markdown.contents(report.chapters, bool(report.training)).encode()
     if report.training:
-        files["training.md"] = training.markdown(report.training).encode()
+        files["training.md"] = training.markdown(report.training, training.FIGURE in figures).encode()
     for name, figure in figures.items():
         files[f"figures/{name}.png"], files[f"figures/{name}.svg"] = figure
     for name, content in files.items():
@@ -136,5 +137,5 @@ def _draw(report: Report) -> dict[str, Drawn]:
         for figure in section.figures
     }
     if report.training:
-        found["training"] = drawn(lambda: training.draw(report.training))
+        found[training.FIGURE] = drawn(lambda: training.draw(report.training))
     return found

@@ -19,6 +19,7 @@ ABOUT = (
     "Accuracy in percent on validation images of the source domains, and on the domain that was left out and looked at "
     "once, at the end."
 )
+FIGURE, CAPTION = "training", "Accuracy at home and on the domain that was left out."
 MINUTES = "Minutes: all epochs of a run at the pace of its fastest, since a run may have been paused or disturbed."
 _NOT_THE_WAY = ("seed", "sources", "data", "weights", "start")
 
@@ -138,9 +139,10 @@ def _starts(own: Sequence[Row]) -> list[str]:
     return said
 
 
-def markdown(found: Sequence[Row]) -> str:
-    """All tables, each with its commands and notes."""
+def markdown(found: Sequence[Row], drawn: bool = False) -> str:
+    """All tables, each with its commands and notes, and the figure where it was drawn."""
     parts = [f"# Trained networks\n\n{ABOUT}"]
+    parts += [f"![{CAPTION}](figures/{FIGURE}.png)"] if drawn else []
     for part in tables(found):
         lines = [f"### {escape(part.setting)}", table(part.grid), code(part.commands), *map(escape, part.notes)]
         parts.append("\n\n".join(lines))

@@ -60,22 +60,28 @@ def draw_prices(names: Sequence[str], ratios: Sequence[float], accuracies: Seque
 
 
 def _name(panel: Any, cloud: Cloud) -> None:
-    """Names beside the points; from below to above, each is moved up until it touches no other name or point."""
+    """Names beside the points: right or left of them, above or below, where no other name or point is touched."""
     width, height = (np.ptp(values) or 1.0 for values in (cloud.images, cloud.norms))
-    across, upward = (cloud.images - cloud.images.min()) / width, (cloud.norms - cloud.norms.min()) / height
+    points = np.stack([(cloud.images - cloud.images.min()) / width, (cloud.norms - cloud.norms.min()) / height], 1)
     taken: list[tuple[float, float, float]] = []
     for at in np.argsort(cloud.norms):
-        left = float(across[at])
+        x, y = map(float, points[at])
         wide = 0.024 * len(cloud.names[at]) + 0.03
-        up = float(upward[at]) + 0.045
-        others = np.delete(np.stack([across, upward], 1), at, 0)
-        while any(
-            left < right and begin < left + wide and abs(up - level) < 0.075 for begin, right, level in taken
-        ) or any(left < x < left + wide and abs(up + 0.02 - y) < 0.05 for x, y in others):
-            up += 0.02
-        taken.append((left, left + wide, up))
+        others = np.delete(points, at, 0)
+
+        def free(begin: float, level: float, wide: float = wide, others: "np.ndarray[Any, Any]" = others) -> bool:
+            apart = all(abs(level - up) >= 0.075 or end <= begin or begin + wide <= start for start, end, up in taken)
+            return apart and not any(begin < px < begin + wide and abs(level + 0.02 - py) < 0.05 for px, py in others)
+
+        near = [(x, y + 0.045), (x, y - 0.08), (x - wide, y + 0.045), (x - wide, y - 0.08)]
+        farther = [(x, y + 0.045 + 0.02 * step) for step in range(1, 60)]
+        begin, level = next((place for place in near + farther if free(*place)), near[0])
+        taken.append((begin, begin + wide, level))
+        to_the_left = begin < x
         panel.annotate(
-            cloud.names[at], (cloud.images[at], cloud.norms[at]),
-            xytext=(cloud.images.min() + (left + 0.012) * width, cloud.norms.min() + up * height), textcoords="data",
-            fontsize=10, arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2},
+            cloud.names[at], (cloud.images[at], cloud.norms[at]), textcoords="data", fontsize=10,
+            xytext=(cloud.images.min() + (x + (-0.012 if to_the_left else 0.012)) * width,
+                    cloud.norms.min() + level * height),
+            horizontalalignment="right" if to_the_left else "left",
+            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2},
         )  # fmt: skip

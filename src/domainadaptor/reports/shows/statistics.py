@@ -34,7 +34,7 @@ def show_variance(ask: Ask) -> Shown:
         for row in table.rows
     ]
     grid, facts = number_table(
-        table.corner, table.columns, table.mean, rows, table.paper, Kind("variance", VARIANCE, 2, "none")
+        table.corner, table.columns, table.mean, rows, table.paper, Kind("variance", VARIANCE, 3, "none")
     )
     panels: dict[str, list[Trend]] = {}
     for row in table.rows:

@@ -9,8 +9,11 @@ from domainadaptor.reports.tables import MEAN
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", "±": r"$\pm$", "−": "$-$", "…": r"\dots{}", "↳": "",
+    "|": r"\textbar{}", "±": r"$\pm$", "−": "$-$", "…": r"\dots{}", "↳": "", "α": r"$\alpha$", "β": r"$\beta$",
+    "γ": r"$\gamma$", "λ": r"$\lambda$", "µ": r"$\mu$", "μ": r"$\mu$", "σ": r"$\sigma$", "≤": r"$\le$",
+    "≥": r"$\ge$", "×": r"$\times$", "→": r"$\to$", "≈": r"$\approx$", "²": r"$^2$",
 }  # fmt: skip
+_LATIN = 0x24F  # the last letter that a usual font of LaTeX has
 _NUMBER = re.compile(r"([+−]?\d[\d,.]*)(?: ± (\d[\d.]*))?( \(.*\))?")
 
 
@@ -18,11 +21,14 @@ def chapter(found: Chapter) -> str:
     """One experiment."""
     lines = [f"% {_comment(found.plan.title)}", f"% {_comment(found.plan.command)}", r"% \usepackage{booktabs}"]
     for section in found.sections:
-        for grid in section.shown.grids:
+        for number, grid in enumerate(section.shown.grids, 1):
             caption = ". ".join(
                 part[0].upper() + part[1:].rstrip(".") for part in (section.title, section.sample, grid.caption) if part
             )
-            lines += ["", table(grid, caption, f"tab:{section.name}")]
+            label = f"tab:{section.name}" + (f"-{number}" if number > 1 else "")
+            lines += ["", table(grid, caption, label)]
+    if any(ord(letter) > _LATIN for line in lines[3:] for letter in line):
+        lines.insert(3, "% has letters that pdflatex does not know: use lualatex or xelatex, with a font that has them")
     return "\n".join(lines) + "\n"
 
 
