@@ -92,6 +92,20 @@ def test_dirichlet_is_between_sorted_and_shuffled():
     assert purity(100.0) < 0.55
 
 
+@pytest.mark.parametrize(("concentration", "share"), [(0.01, 4 / 5), (0.1, 3 / 5), (1.0, 1 / 3), (10.0, 1 / 5)])
+def test_the_commonest_class_of_a_batch_has_the_share_that_the_option_promises(concentration, share):
+    items = shuffled([Item("a", at, at % 7) for at in range(6400)], 0, None)
+    (segment,) = arrange("label-shift", {"a": items}, 64, 0, {"concentration": concentration})
+    shares = [max(Counter(item.label for item in batch).values()) / 64 for batch in segment.batches]
+    assert sum(shares) / len(shares) == pytest.approx(share, abs=0.04)
+
+
+@pytest.mark.parametrize("options", [{}, {"concentration": 0.5}])
+def test_under_label_shift_a_domain_has_the_same_order_whatever_is_beside_it(options):
+    beside = arrange("label-shift", TWO, 8, 0, options)[1]
+    assert arrange("label-shift", {"b": TWO["b"]}, 8, 0, options) == [beside]
+
+
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [

@@ -91,13 +91,15 @@ def label_shift(images: Images, batch_size: int, seed: int, *, concentration: fl
         images: Of each domain.
         batch_size: Images at once; the last batch of a domain may be smaller.
         seed: Of the order.
-        concentration: 0 sorts by label. Otherwise the images of each class are dealt out to slots of a batch's length
-            by shares that a Dirichlet distribution gives: 0.1 makes nearly pure batches, 10 nearly balanced ones.
+        concentration: 0 sorts by label. Otherwise the images of each class are dealt out to as many slots as there are
+            batches, by shares that a Dirichlet distribution gives, and slots of any length follow each other: of 64
+            images in seven classes the commonest has four fifths at 0.01, three fifths at 0.1, a third at 1, a fifth at
+            10.
     """
     check_number("concentration", concentration, low=0)
-    rng = np.random.default_rng([seed, 3])
     segments = []
     for domain, items in images.items():
+        rng = np.random.default_rng([seed, 3])  # for each anew: its order is its own, whatever is beside it
         if concentration == 0:
             ordered = sorted(items, key=lambda item: item.label)  # stable: the shuffle stays within a class
         else:
