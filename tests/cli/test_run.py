@@ -50,7 +50,7 @@ def test_all_cells_are_run_and_shown(program, base):
     result = program(*arguments(base, *OWN))
     assert result.returncode == 0, result.stderr
     assert "untouched" in result.stdout
-    assert "[2/2] small: adabn on night" in result.stderr
+    assert "[2/2] small: AdaBN on night" in result.stderr
     assert len(list((base / "results" / "records").glob("*.json"))) == 2
     assert (base / "results" / "plans" / "small.json").is_file()
 

@@ -5,7 +5,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
+from domainadaptor.cli.run_display import Tables, display
 from domainadaptor.cli.terminal import (
     Device,
     Exit,
@@ -24,7 +24,6 @@ from domainadaptor.cli.terminal import (
     find_device,
     out,
     print_json,
-    progress_bar,
     show_damaged,
     show_notes,
 )
@@ -32,7 +31,6 @@ from domainadaptor.data.pictures import cache_folder
 from domainadaptor.errors import BadFile, BadOption
 
 if TYPE_CHECKING:  # torchvision and timm take seconds to import
-    from domainadaptor.experiments.cell import Cell
     from domainadaptor.experiments.grid import Grid
     from domainadaptor.experiments.store import Store
 
@@ -181,16 +179,18 @@ def _run(grids: list["Grid"], output: Path, as_json: bool) -> None:
             show_notes([f"{len(standing)} cells cannot run now and stand as they were recorded: {why}"])
         if grid.missing():
             err.print(f"note: some cells cannot run: {_needs(grid)}", markup=False, highlight=False, soft_wrap=True)
-        with progress_bar(total=len(cells)) as bar:
-            show = _Lines(bar, grid.experiment.name)
-            try:
+        tables = Tables(grid, store)
+        try:
+            with display(grid, tables, len(cells)) as show:
                 failed |= run_all(grid, store, Watcher(show.begun, show.images, show.ended))
-            except KeyboardInterrupt:
-                err.print("interrupted: the same command goes on with the next cell", highlight=False)
-                raise typer.Exit(Exit.INTERRUPTED) from None
+        except KeyboardInterrupt:
+            if not as_json:
+                tables.show()
+            err.print("interrupted: the same command goes on with the next cell", highlight=False)
+            raise typer.Exit(Exit.INTERRUPTED) from None
         show_notes(show.cautions)
         if not as_json:
-            _show(grid, store)
+            tables.show()
     for name, why in failed.items():
         err.print(f"failed {name}: {why}", markup=False, highlight=False, soft_wrap=True)
     if len(idle) == len(grids):
@@ -205,99 +205,6 @@ def _run(grids: list["Grid"], output: Path, as_json: bool) -> None:
         raise typer.Exit(Exit.FAILED)
     if any(grid.missing() for grid in grids):
         raise typer.Exit(Exit.SOME_SKIPPED)
-
-
-class _Lines:
-    """Says what is running, how much is left and what came of it."""
-
-    def __init__(self, bar: Any, name: str) -> None:
-        self._bar, self._name = bar, name
-        self._begun = time.perf_counter()
-        self._first: int | None = None
-        self._text = ""
-        self.cautions: dict[str, None] = {}
-
-    def begun(self, cell: "Cell", done: int, total: int) -> None:
-        """A cell is next."""
-        if self._first is None:
-            self._first = done
-        self._done, self._total = done, total
-        what = cell.measure or cell.method
-        self._text = f"{self._name}: {what} on {'+'.join(cell.domains)}, {cell.network.label}, seed {cell.seed}"
-        self._bar.at(done, total)
-        self._bar.say(self._text)
-
-    def images(self, done: int) -> None:
-        """So many images of it."""
-        self._bar.say(f"{self._text}: {done} images")
-
-    def ended(self, cell: "Cell", record: dict[str, Any]) -> None:
-        """What came of it, as a line where there is no bar."""
-        self.cautions |= dict.fromkeys(record.get("cautions", ()))
-        assert self._first is not None
-        spent = time.perf_counter() - self._begun
-        left = spent / (self._done + 1 - self._first) * (self._total - self._done - 1)
-        if not err.is_terminal:
-            counted = f"[{self._done + 1}/{self._total}]"
-            err.print(
-                f"{counted} {self._text}: {_outcome(record)}; about {left / 60:.0f} min left",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
-
-
-def _outcome(record: dict[str, Any]) -> str:
-    if "failed" in record:
-        return f"failed: {record['failed']}"
-    if "values" in record:
-        return "measured"
-    images = sum(score["images"] for score in record["scores"].values())
-    source, now = (sum(score[key] for score in record["scores"].values()) for key in ("source_right", "right"))
-    return f"{100 * source / images:.1f} -> {100 * now / images:.1f} %, {record['took']:.0f} s"
-
-
-def _show(grid: "Grid", store: Any) -> None:
-    """The tables so far: mean accuracy over seeds."""
-    from domainadaptor.reports.grid import number
-
-    for table in grid.plan()["tables"]:
-        if table["show"] in ("statistics-distances", "statistics-variance", "classifier-norms", "loss-curves"):
-            continue
-        headings = [table["corner"], *map(str, table["columns"]), *(["mean"] if table["mean"] else [])]
-        shown = Table(*map(_heading, headings))
-        shown.title = Text(f"{table['title']}: accuracy in percent; {table['sample']}", style="table.title")
-        for row in table["rows"]:
-            values = [_mean(row["cells"][column], store) for column in table["columns"]]
-            whole = [sum(values) / len(values)] if table["mean"] and None not in values else [None]  # type: ignore[arg-type]
-            cells = [*values, *(whole if table["mean"] else [])]
-            shown.add_row(Text(row["label"]), *(number(value) for value in cells))
-        out.print(shown)
-
-
-def _heading(name: str) -> Column:
-    return Column(Text(name))  # names of folders are no markup
-
-
-def _mean(cell: list[Any], store: Any) -> float | None:
-    found = []
-    for entry in cell:
-        accuracies = [_accuracy(name, store) for name in (entry if isinstance(entry, list) else [entry])]
-        if None in accuracies:
-            return None
-        found.append(sum(accuracies) / len(accuracies))  # type: ignore[arg-type]
-    return sum(found) / len(found) if found else None
-
-
-def _accuracy(name: str | None, store: Any) -> float | None:
-    record = None if name is None else store.read(name)
-    if record is None or "scores" not in record:
-        return None
-    return float(
-        100
-        * sum(score["right"] for score in record["scores"].values())
-        / sum(score["images"] for score in record["scores"].values())
-    )
 
 
 def _needs(grid: "Grid") -> str:

@@ -20,6 +20,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 from domainadaptor.errors import BadOption
 
@@ -90,14 +91,14 @@ def print_json(value: object) -> None:
 @contextmanager
 def progress_bar(total: int) -> Iterator["Bar"]:
     """A progress bar on a terminal's standard error, nothing elsewhere."""
-    with Progress(*_columns(), console=err, transient=True, disable=not err.is_terminal) as progress:
+    with Progress(*bar_columns(), console=err, transient=True, expand=True, disable=not err.is_terminal) as progress:
         yield Bar(progress, progress.add_task("", total=total))
 
 
-def _columns() -> tuple[ProgressColumn, ...]:
-    # Names of folders are no markup.
-    said = TextColumn("{task.description}", markup=False)
-    return said, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+def bar_columns() -> tuple[ProgressColumn, ...]:
+    """How much is done and the time left, then what is going on, in as many lines as a narrow terminal needs."""
+    said = TextColumn("{task.description}", markup=False, table_column=Column(ratio=1))  # folders are no markup
+    return BarColumn(bar_width=16), MofNCompleteColumn(), TimeRemainingColumn(compact=True), said
 
 
 class Bar:
@@ -123,7 +124,8 @@ class Bar:
 @contextmanager
 def training_bar(what: str, quiet: bool = False) -> Iterator["TrainingBar"]:
     """A progress bar for training on a terminal's standard error, one line an epoch elsewhere."""
-    with Progress(*_columns(), console=err, transient=True, disable=quiet or not err.is_terminal) as progress:
+    hidden = quiet or not err.is_terminal
+    with Progress(*bar_columns(), console=err, transient=True, expand=True, disable=hidden) as progress:
         yield TrainingBar(progress, progress.add_task(what, total=None), what, quiet)
 
 
