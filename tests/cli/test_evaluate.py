@@ -170,3 +170,16 @@ def test_nothing_runs_where_a_later_name_is_wrong(program, base, more):
 def test_what_is_named_twice_runs_once(program, base):
     twice = ["--target", "night", "--method", "source"] * 2
     assert len(json.loads(program(*arguments(base, *twice, "--json")).stdout)) == 1
+
+
+def test_the_tables_have_what_is_counted_of_each_domain_and_class(program, base):
+    words = arguments(base, "--method", "tent", "--protocol", "mixed-images", "--target", "night")
+    (record,) = json.loads(program(*words, "--json").stdout)
+    shown = program(*words, "--by-class").stdout
+    for heading in ("untouched", "before", "changed", "ECE", "memory", "times"):
+        assert heading in shown
+    score = record["scores"]["night"]
+    assert f"{100 * score['changed'] / score['images']:.1f}" in shown
+    for name, row in zip(record["classes"], score["confusion"], strict=True):
+        (line,) = (line for line in shown.splitlines() if f" {name} " in line)
+        assert str(sum(row)) in line.split()

@@ -28,7 +28,7 @@ domains = ["night", "dusk"]
 batch_size = 10
 """
 
-SILENT = Watcher(lambda *_: None, lambda _: None, lambda *_: None)
+SILENT = Watcher(lambda *_: None, lambda *_: None, lambda *_: None)
 
 
 def grid_of(base, text=TEXT, root="pictures"):

@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 
+from domainadaptor.reports.closer import confusion_figure
 from domainadaptor.reports.figures.canvas import GREY
 from domainadaptor.reports.grid import number, signed
 from domainadaptor.reports.remarks import remarks
 from domainadaptor.reports.shows import SHOWS, show
 from domainadaptor.reports.shows.axis import axis_of
+from domainadaptor.reports.shows.details import details_grid
 from tests.reports.folder import COST, DOMAINS, LAYERS, asked, table
 
 
@@ -264,3 +266,28 @@ def test_gains_are_over_the_same_networks(made):
     theirs = 80.59 - 79.44
     (said,) = [remark for remark in remarks(ask) if remark.startswith("Gain")]
     assert said == f"Gain over DeepAll, mean: Tent {signed(gain)} (paper {signed(theirs)})."
+
+
+def swept(made):
+    """A row that a sweep changes, by two values, over two domains; and one that it does not."""
+    rates = {
+        str(rate): [[made.write(made.record([domain], "tent", options={"lr": rate}))["id"] for domain in DOMAINS[:2]]]
+        for rate in (0.1, 0.9)
+    }
+    same = [[made.write(made.record([domain], "adamixbn"))["id"] for domain in DOMAINS[:2]]]
+    rows = [{"label": "Tent", "cells": rates}, {"label": "AdaMixBN", "cells": dict.fromkeys(rates, same)}]
+    return asked(made, table("t", rows, ["0.1", "0.9"], mean=False, show="accuracy-curve"))
+
+
+def test_the_same_domains_under_another_setting_are_not_counted_together(made):
+    ask = swept(made)
+    (grid,) = details_grid(ask)
+    assert [line.label for line in grid.lines] == ["Tent, 0.1", "Tent, 0.9", "AdaMixBN"]
+    assert [line.entries[0].text for line in grid.lines] == [f"{2 * made.images}"] * 3
+    caption = confusion_figure(ask, ask.table.rows[0]).caption
+    assert caption.startswith(("Tent, column 0.1:", "Tent, column 0.9:"))
+
+
+def test_other_domains_are_counted_together(made):
+    (grid,) = details_grid(asked(made, table("t", [made.row("Tent", "tent")])))
+    assert [(line.label, line.entries[0].text) for line in grid.lines] == [("Tent", f"{4 * 3 * made.images}")]

@@ -30,6 +30,10 @@ from domainadaptor.cli.terminal import (
 from domainadaptor.data.pictures import cache_folder
 from domainadaptor.errors import BadOption
 
+# Headings of reports, with digits.
+_ACCURACY = {"images": 0, "untouched": 1, "before step": 1, "after": 1, "better": 1, "worse": 1}
+_PRICE = {"changed": 1, "ECE untouched": 1, "ECE after": 1, "ms a batch": 1, "times plain": 2, "memory, MB": 0}
+
 
 def evaluate(
     network: Network,
@@ -68,6 +72,7 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option(help="A folder that keeps the records: cells that are there are not run again.")
     ] = None,
+    by_class: Annotated[bool, typer.Option("--by-class", help="Show the accuracy of every class too.")] = False,
     cache: Annotated[bool, typer.Option(help="Keep decoded images on disk.")] = True,
     as_json: Json = False,
 ) -> None:
@@ -131,8 +136,8 @@ def evaluate(
         for cell in cells:
             if store is not None:
                 workshop.write_manifest(cell, store)
-            total = sum(len(workshop.dataset(dataset, options).domain(name).examples) for name in cell.domains)
-            measure_it = partial(workshop.measure, cell, partial(bar.at, total=total))
+            bar.say(f"{cell.measure or cell.method} on {'+'.join(cell.domains)}")
+            measure_it = partial(workshop.measure, cell, bar.at)
             records.append(
                 measure_it() if store is None else kept(store, id_of(workshop.run_of(cell)), cell, measure_it)
             )
@@ -141,6 +146,8 @@ def evaluate(
         print_json(records)
     else:
         _show(records)
+        if by_class:
+            _show_classes(records)
         show_notes(dict.fromkeys(note for record in records for note in record["notes"]))
     skipped = {name: why for record in records for name, why in record.get("skipped", {}).items()}
     for name, why in skipped.items():
@@ -157,30 +164,37 @@ def _unseen(workshop: Any, located: Any, dataset: str, options: Mapping[str, Any
 
 
 def _show(records: Sequence[Mapping[str, Any]]) -> None:
-    from domainadaptor.reports.counts import ratio as plain_inferences
     from domainadaptor.reports.grid import number
+    from domainadaptor.reports.shows.details import MEANING, domain_numbers
 
     if "values" in records[0]:
         print_json([record["values"] for record in records])
         return
-    table = Table(
-        Column("method", no_wrap=True),
-        Column("domain", no_wrap=True),
-        *(Column(name, justify="right") for name in ("images", "source", "before", "after", "+", "-", "x plain")),
-        title=f"Accuracy in percent, {records[0]['run']['protocol']}",
-        caption="before and after the step; +: answers that became right, -: wrong; x plain: time to plain inference",
-    )
+    for title, headings, caption in (
+        (f"Accuracy in percent, {records[0]['run']['protocol']}", _ACCURACY, ""),
+        ("Changed answers in percent, calibration, time, memory", _PRICE, MEANING),
+    ):
+        columns = [Column(name, justify="right", min_width=max(map(len, name.split()))) for name in headings]
+        table = Table(Column("method, domain", no_wrap=True), *columns, title=title, caption=caption)
+        for at, record in enumerate(records):
+            if at == 0 or record["run"]["method"] != records[at - 1]["run"]["method"]:
+                table.add_row(Text(record["run"]["method"], style="bold"))
+            for domain in record["scores"]:
+                known = domain_numbers([record], domain)
+                texts = [number(known.get(name), digits) for name, digits in headings.items()]
+                table.add_row(Text(f"  {domain}"), *texts)
+        out.print(table)
+
+
+def _show_classes(records: Sequence[Mapping[str, Any]]) -> None:
+    from domainadaptor.reports.grid import number
+    from domainadaptor.reports.shows.details import class_numbers
+
+    headings = [Column(name, no_wrap=True) for name in ("method", "domain", "class")]
+    table = Table(*headings, "images", "untouched", "after", title="Accuracy in percent, by class")
     for record in records:
-        ratio = plain_inferences([record])
-        for at, (domain, score) in enumerate(record["scores"].items()):
-            percent = [number(100 * score[key] / score["images"]) for key in ("source_right", "before_right", "right")]
-            counts = [str(score[key]) for key in ("better", "worse")]
-            table.add_row(
-                Text(record["run"]["method"]),
-                Text(domain),
-                str(score["images"]),
-                *percent,
-                *counts,
-                f"{ratio:.2f}" if ratio and at == 0 else "",
-            )
+        for domain in record.get("scores", ()):
+            for name, images, untouched, after in class_numbers([record], domain):
+                words = (record["run"]["method"], domain, name, str(images))
+                table.add_row(*map(Text, words), number(untouched), number(after))
     out.print(table)

@@ -96,9 +96,9 @@ class Display:
         if err.is_terminal:
             self._progress.table = self._tables.table(self._place(cell).table)
 
-    def images(self, done: int) -> None:
+    def images(self, done: int, total: int) -> None:
         """So many images of it."""
-        self._bar.say(f"{self._text}: {done} images")
+        self._bar.say(f"{self._text}: image {done:,} of {total:,}")
 
     def ended(self, cell: "Cell", record: dict[str, Any]) -> None:
         """What came of it: a line where there is no table to look at, or where it failed."""

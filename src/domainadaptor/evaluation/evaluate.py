@@ -17,6 +17,7 @@ from domainadaptor.evaluation.protocols import Item, Segment
 from domainadaptor.evaluation.scores import Tally
 from domainadaptor.memory import PeakMemory
 
+Counted = Callable[[int, int], None]  # done, of how many
 PlainLogits = MutableMapping[tuple[Item, ...], Tensor]  # of the untouched network, by batch
 _TIMED = 8  # batches on which plain inference is timed, even if its logits are known
 
@@ -55,7 +56,7 @@ def evaluate(
     segments: Sequence[Segment],
     images: TestImages,
     classes: int,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Counted = lambda *_: None,
     known: PlainLogits | None = None,
 ) -> dict[str, Any]:
     """Adapts to every batch in turn and counts what came of it.
@@ -65,7 +66,7 @@ def evaluate(
         segments: The batches.
         images: Where they come from.
         classes: How many.
-        progress: Called after each batch with how many images are done.
+        progress: Called after each batch with how many images are done, of how many.
         known: What the untouched network says of batches: from earlier calls with the same network and images, and
             added to, so that later ones need not ask it again.
 
@@ -82,6 +83,7 @@ def evaluate(
     adapting = 0.0
     compared = {"batches": 0, "adapting": 0.0, "plain": 0.0}  # where both were timed side by side
     batches = done = fell_back = 0
+    total = sum(len(batch) for segment in segments for batch in segment.batches)
     current = -1
     memory = PeakMemory(images.device)
     for number, items, pixels in images.batches(segments):
@@ -120,7 +122,7 @@ def evaluate(
         fell_back += result.fell_back
         batches += 1
         done += len(items)
-        progress(done)
+        progress(done, total)
     adaptor.reset()
     return {
         "scores": {domain: tally.score() for domain, tally in tallies.items()},

@@ -4,7 +4,7 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +20,7 @@ from domainadaptor.data.open import open_dataset
 from domainadaptor.data.pictures import Pictures, Progress
 from domainadaptor.data.preprocessing import Preprocessing
 from domainadaptor.errors import AdaptationError, BadFile, BadOption
-from domainadaptor.evaluation.evaluate import PlainLogits, TestImages, evaluate
+from domainadaptor.evaluation.evaluate import Counted, PlainLogits, TestImages, evaluate
 from domainadaptor.evaluation.protocols import Item, Segment, arrange, protocol_options, shuffled
 from domainadaptor.experiments.cell import Cell, id_of
 from domainadaptor.experiments.measures import MEASURES, Setting, training_record
@@ -80,7 +80,7 @@ class Workshop:
         known = self._known_of(cell.network, cell.seed)
         return cell.run(self.fingerprint(cell.dataset, cell.data_options), known, self._seen(cell))
 
-    def measure(self, cell: Cell, progress: Callable[[int], None] = lambda _: None) -> dict[str, Any]:
+    def measure(self, cell: Cell, progress: Counted = lambda *_: None) -> dict[str, Any]:
         """Runs a cell; its record, without a sum.
 
         Raises:
@@ -106,7 +106,7 @@ class Workshop:
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
 
-    def _scores(self, cell: Cell, progress: Callable[[int], None]) -> dict[str, Any]:
+    def _scores(self, cell: Cell, progress: Counted) -> dict[str, Any]:
         dataset = self.dataset(cell.dataset, cell.data_options)
         opened = self.open(cell.network)
         unnamed = _check_classes(opened, dataset)

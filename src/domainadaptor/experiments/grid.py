@@ -197,7 +197,7 @@ class Watcher:
     """Whom a run tells how it goes."""
 
     begun: Callable[[Cell, int, int], None]  # cell, how many are done, of how many
-    images: Callable[[int], None]  # how many images of the cell are done
+    images: Callable[[int, int], None]  # how many images of the cell are done, of how many
     ended: Callable[[Cell, dict[str, Any]], None]  # cell, record
 
 

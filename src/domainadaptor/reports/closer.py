@@ -37,14 +37,20 @@ def best_row(ask: Ask) -> RowPlan | None:
 
 
 def confusion_figure(ask: Ask, row: RowPlan) -> Figure | None:
-    """Confusion of a row's method, untouched and adapted, over all its records of the same classes."""
-    records = _same_classes(ask.records(row))
+    """Confusion of a row's method, untouched and adapted, over all its records of the same classes.
+
+    Of one column, the best, where several show the same domains.
+    """
+    views = ask.views(row)
+    column = max(views, key=lambda name: accuracy(views[name]) or 0.0)
+    records = _same_classes(views[column])
     before, after = confusion(records, "source"), confusion(records)
     if before is None or after is None:
         return None
     classes = records[0]["classes"]
     where = ", ".join(dict.fromkeys(domain for record in records for domain in record["scores"]))
-    caption = f"{row.label}: which class was taken for which, by the untouched network and adapted ({where})."
+    what = f"{row.label}, column {column}" if column else row.label
+    caption = f"{what}: which class was taken for which, by the untouched network and adapted ({where})."
     return Figure(f"{ask.name}-confusion", caption, partial(draw_confusion, before, after, classes))
 
 

@@ -8,13 +8,13 @@ from domainadaptor.reports.counts import accuracy, calibration_error, confusion,
 from domainadaptor.reports.grid import Entry, Fact, Grid, Line, embolden, number
 from domainadaptor.reports.shows.shown import Ask, Shown
 
-CAPTION = (
-    "All images of all columns and seeds counted together, in percent. Untouched: the network itself; before step: "
-    "what the method said of a batch before it learned from it. Better: wrong when untouched, right now; worse: the "
-    "other way round. ECE: expected calibration error, 15 bins, 0 is best. Milliseconds depend on what else the "
-    "machine did; times plain are against plain inference at the same time. Fell back: batches that the untouched "
-    "network answered."
+MEANING = (
+    "Untouched: the network itself; before step: what the method said of a batch before it learned from it. Better: "
+    "wrong when untouched, right now; worse: the other way round. ECE: expected calibration error, 15 bins, 0 is best. "
+    "Milliseconds depend on what else the machine did; times plain are against plain inference at the same time. Fell "
+    "back: batches that the untouched network answered."
 )
+_CAPTION = f"All images of a row and all seeds counted together, in percent. {MEANING}"
 
 
 class _Column(NamedTuple):
@@ -56,17 +56,17 @@ def show(ask: Ask) -> Shown:
 
 def details_grid(ask: Ask) -> tuple[Grid, ...]:
     """The table; none where there are no records yet."""
-    pooled = {at: ask.records(row) for at, row in enumerate(ask.table.rows)}
-    if not any(pooled.values()):
+    views = [(row, *view) for row in ask.table.rows for view in ask.views(row).items()]
+    if not any(records for *_, records in views):
         return ()
-    values = [[column.number(pooled[at]) if pooled[at] else None for column in _COLUMNS] for at in pooled]
+    values = [[column.number(records) if records else None for column in _COLUMNS] for *_, records in views]
     lines = [
         Line(
-            row.label,
+            f"{row.label}, {view}" if view else row.label,
             tuple(Entry(number(value, column.digits)) for value, column in zip(line, _COLUMNS, strict=True)),
             row.group,
         )
-        for row, line in zip(ask.table.rows, values, strict=True)
+        for (row, view, _), line in zip(views, values, strict=True)
     ]
     for at, column in enumerate(_COLUMNS):
         if column.best != "none":
@@ -77,7 +77,7 @@ def details_grid(ask: Ask) -> tuple[Grid, ...]:
             ask.table.corner,
             tuple(_COLUMNS[at].title for at in kept),
             tuple(Line(line.label, tuple(line.entries[at] for at in kept), line.group) for line in lines),
-            CAPTION,
+            _CAPTION,
         ),
     )
 
@@ -97,9 +97,23 @@ def details_by_domain(ask: Ask) -> list[dict[str, str | float]]:
                     "column": column,
                     "domain": domain,
                 }
-                line |= {c.title: round(value, 4) for c in _COLUMNS if (value := c.number(own)) is not None}
+                line |= {name: round(value, 4) for name, value in _numbers(own).items()}
                 found.append(line | _by_class(own))
     return found
+
+
+def domain_numbers(records: Sequence[Record], domain: str) -> dict[str, float]:
+    """The numbers of the table above for one domain, by heading; those that are not known are left out."""
+    return _numbers([_of_domain(record, domain) for record in records])
+
+
+def class_numbers(records: Sequence[Record], domain: str) -> list[tuple[str, int, float, float]]:
+    """Of each class that has images: its name, how many, and the percent right, untouched and after."""
+    return _class_lines([_of_domain(record, domain) for record in records])
+
+
+def _numbers(records: Sequence[Record]) -> dict[str, float]:
+    return {column.title: value for column in _COLUMNS if (value := column.number(records)) is not None}
 
 
 def _of_domain(record: Record, domain: str) -> Record:
@@ -109,34 +123,40 @@ def _of_domain(record: Record, domain: str) -> Record:
     return {**record, **alone, **shared}
 
 
+def _class_lines(records: Sequence[Record]) -> list[tuple[str, int, float, float]]:
+    before, after = confusion(records, "source"), confusion(records)
+    if before is None or after is None:
+        return []
+    return [
+        (name, images, 100 * int(before[at, at]) / images, 100 * int(after[at, at]) / images)
+        for at, name in enumerate(records[0].get("classes", ()))
+        if (images := int(after[at].sum()))
+    ]
+
+
 def _by_class(records: Sequence[Record]) -> dict[str, str | float]:
     """Percent of the images of each class that were right, untouched and after."""
     found: dict[str, str | float] = {}
-    for of, called in (("source", "untouched"), ("after", "after")):
-        counts = confusion(records, of)
-        if counts is None:
-            continue
-        for name, row, right in zip(records[0].get("classes", ()), counts, counts.diagonal(), strict=False):
-            if images := int(row.sum()):
-                found[f"{name} {called}"] = round(100 * int(right) / images, 4)
+    for at, called in ((2, "untouched"), (3, "after")):
+        found |= {f"{line[0]} {called}": round(line[at], 4) for line in _class_lines(records)}
     return found
 
 
 def _facts(ask: Ask) -> list[Fact]:
     facts = []
     for row in ask.table.rows:
-        records = ask.records(row)
         gaps = [gap for cell in ask.cells(row).values() for gap in cell.gaps]
-        state = ("partial" if gaps else "done") if records else "missing"
-        facts += [
-            Fact(
-                row.label,
-                "all",
-                column.title,
-                column.number(records) if records else None,
-                group=row.group,
-                state=state,
-            )
-            for column in _COLUMNS
-        ]
+        for view, records in ask.views(row).items():
+            state = ("partial" if gaps else "done") if records else "missing"
+            facts += [
+                Fact(
+                    row.label,
+                    view or "all",
+                    column.title,
+                    column.number(records) if records else None,
+                    group=row.group,
+                    state=state,
+                )
+                for column in _COLUMNS
+            ]
     return facts

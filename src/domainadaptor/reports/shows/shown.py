@@ -46,6 +46,20 @@ class Ask:
         """All records of a row that can be used."""
         return self.shelf.row(row, self.table.columns)
 
+    def views(self, row: RowPlan) -> dict[str, list[Record]]:
+        """The records of a row that may be counted together.
+
+        All of them, called "", or those of each column where columns show the same domains again.
+        """
+        columns: dict[tuple[str, ...], str] = {}
+        for column, cell in self.cells(row).items():
+            if cell.records:  # a row that does not depend on the column has the same records in each
+                columns.setdefault(tuple(record["id"] for record in cell.records), column)
+        met = [domain for ids in columns for domain in {name for i in ids for name in self.shelf.records[i]["scores"]}]
+        if len(met) == len(set(met)) or len(columns) == 1:
+            return {"": self.records(row)}
+        return {column: self.shelf.row(row, (column,)) for column in columns.values()}
+
     def all_records(self) -> list[Record]:
         """All records of the table that can be used, once."""
         found = {record["id"]: record for row in self.table.rows for record in self.records(row)}
