@@ -49,7 +49,7 @@ def test_a_method_with_another_default_is_run_again_and_only_it(base, monkeypatc
     # A new option is no other method: those records stay.
     monkeypatch.setattr(da, "options_of", lambda name: was(name) | {"brand_new": 1} | {"lr": 1.0})  # lr is in the row
     ran = []
-    watcher = Watcher(lambda cell, *_: ran.append(cell.method), lambda _: None, lambda *_: None)
+    watcher = Watcher(lambda cell, *_: ran.append(cell.method), lambda *_: None, lambda *_: None)
     run_all(grid_of(base), store, watcher)
     assert ran == []
     changed = {"tent": {"momentum": 0.5}}
@@ -215,7 +215,7 @@ def test_other_weights_or_images_are_other_cells(base):
 def _run(base, ran):
     measure = Workshop.measure
 
-    def counted(self, cell, progress=lambda _: None):
+    def counted(self, cell, progress=lambda *_: None):
         ran.put(cell.command())
         return measure(self, cell, progress)
 
@@ -244,7 +244,7 @@ def test_two_processes_never_do_a_cell_twice(base):
 def test_a_cell_that_another_process_is_at_is_waited_for(base, monkeypatch):
     grid, store = grid_of(base), Store(base / "results")
     name, cell = next(iter(grid.runnable().items()))
-    record = grid.workshop.measure(cell, lambda _: None)
+    record = grid.workshop.measure(cell, lambda *_: None)
     other = store.claim(name)
     assert other.__enter__()
 

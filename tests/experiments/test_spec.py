@@ -59,6 +59,14 @@ def located(asked):
     return locate
 
 
+def test_the_sample_names_what_is_shared_and_the_rows_that_differ(read):
+    (table,) = read(GOOD).tables
+    assert table.sample() == "20 seeded images a domain, 2 seeds, batches of 64, mixed, paper's with images 5"
+    swept = GOOD.replace("images = 20", 'sweep = { option = "images", values = [16, 32] }').replace("images = 5\n", "")
+    (table,) = read(swept).tables
+    assert table.sample() == "2 seeds, batches of 64"
+
+
 def test_a_cell_for_each_row_domain_and_seed(read):
     (table,) = read(GOOD).tables
     asked = []

@@ -54,3 +54,9 @@ def test_one_cell_may_have_two_units():
 def test_places():
     assert place_in_paper("comparison") == 0
     assert place_in_paper("time") < place_in_paper("of our own") == place_in_paper(None)
+
+
+def test_one_number_of_the_paper_stands_in_every_column_of_a_sweep_but_beside_no_domain():
+    place, row = PaperColumns("fixed-alpha", "resnet18", {}), PaperCell("PACS", "dynamic")
+    assert [paper_value(place, row, column).value for column in ("0.5", "0.99", "mean")] == [83.43] * 3
+    assert paper_value(place, row, "sketch") is None

@@ -158,9 +158,9 @@ def test_records_without_a_plan_are_tables_too(tmp_path):
     assert {"evaluations.md", "index.html"} <= {path.name for path in files}
     (chapter,) = found.chapters
     stream, other, first = sorted(
-        chapter.sections, key=lambda section: ("leave-one-out" in section.sample, len(section.shown.grids[0].columns))
+        chapter.sections, key=lambda section: ("leave-one-out" in section.title, len(section.shown.grids[0].columns))
     )
-    assert first.title == "testbed on pacs"
+    assert first.title == "testbed on pacs: leave-one-out"
     assert [line.label for line in other.shown.grids[0].lines] == ["tent"]
     lines = {line.label: [entry.text for entry in line.entries] for line in first.shown.grids[0].lines}
     assert set(lines) == {"source", "tent", "tent, lr 0.5"}
@@ -168,6 +168,33 @@ def test_records_without_a_plan_are_tables_too(tmp_path):
     assert lines["tent"][0].strip("*") == f"{100 * right / 20:.1f}", "not averaged with the other network's"
     assert stream.shown.grids[0].columns == ("photo", "sketch", "all")
     assert all("not on this machine" in line for line in found.problems())
+
+
+def test_records_beside_those_of_a_plan_are_not_lost(tmp_path):
+    made = Folder(tmp_path, images=20)
+    made.plan("x", [table("t", [made.row("Tent", "tent", ["photo"], seeds=(0,))], ["photo"])])
+    made.write(made.record(["sketch"], "lame"))
+    made.measurement("statistics-variance", {"variance": 1.25, "layers": {"a": 1.0, "b": 1.5}})
+    planned, loose = build(tmp_path).chapters
+    assert planned.plan.name == "x"
+    titles = [section.title for section in loose.sections]
+    assert sorted(title.partition(": ")[2] for title in titles) == ["leave-one-out", "statistics-variance"]
+    assert not any(section.shown.problem for section in loose.sections)
+
+
+def test_a_stream_of_mixed_images_is_shown_domain_by_domain(tmp_path):
+    made = Folder(tmp_path, images=20)
+    record = made.record(["photo", "sketch"], "tent")
+    whole = {"name": "photo+sketch", "fresh": True, "images": 40}
+    whole |= {key: sum(score[key] for score in record["scores"].values()) for key in ("right", "source_right")}
+    run = {**record["run"], "protocol": "mixed-images"}
+    made.write({**record, "run": run, "segments": [whole]})
+    ((section,),) = (chapter.sections for chapter in build(tmp_path).chapters)
+    (grid,) = section.shown.grids
+    assert grid.columns == ("photo", "sketch", "all")
+    tent = [entry.text.strip("*") for entry in grid.lines[-1].entries]
+    rights = [record["scores"][domain]["right"] for domain in ("photo", "sketch")]
+    assert tent == [f"{100 * right / 20:.1f}" for right in rights] + [f"{100 * sum(rights) / 40:.1f}"]
 
 
 def test_json_has_the_same_numbers(written):

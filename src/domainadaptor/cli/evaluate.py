@@ -174,7 +174,7 @@ def _show(records: Sequence[Mapping[str, Any]]) -> None:
         (f"Accuracy in percent, {records[0]['run']['protocol']}", _ACCURACY, ""),
         ("Changed answers in percent, calibration, time, memory", _PRICE, MEANING),
     ):
-        columns = [Column(name, justify="right", min_width=max(map(len, name.split()))) for name in headings]
+        columns = [Column(name, justify="right", width=max(map(len, [*name.split(), "100.0"]))) for name in headings]
         table = Table(Column("method, domain", no_wrap=True), *columns, title=title, caption=caption)
         for at, record in enumerate(records):
             if at == 0 or record["run"]["method"] != records[at - 1]["run"]["method"]:

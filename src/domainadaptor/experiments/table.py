@@ -65,11 +65,24 @@ class TableSpec:
         """In words: how many images, seeds, and in which batches."""
         if all((row.measure or self.measure) in WITHOUT_IMAGES for row in self.rows):
             return f"no test images: read off the trained networks, {len(self.seeds)} of each target"
+        swept = self.sweep[0] if self.sweep else ""
         images = "full test sets" if self.images is None else f"{self.images} seeded images a domain"
-        seeds = f"{len(self.seeds)} seeds" if len(self.seeds) > 1 else "one seed"
-        batches = "" if self.sweep and self.sweep[0] == "batch_size" else f", batches of {self.batch_size}"
-        protocol = "" if self.protocol == "leave-one-out" else f", {self.protocol}"
-        return f"{images}, {seeds}{batches}{protocol}"
+        parts = [
+            "" if swept == "images" else images,
+            f"{len(self.seeds)} seeds" if len(self.seeds) > 1 else "one seed",
+            "" if swept == "batch_size" else f"batches of {self.batch_size}",
+            "" if self.protocol == "leave-one-out" else self.protocol,
+            *(f"{row.label} with {_listed(own)}" for row in self.rows if (own := self._of_its_own(row))),
+        ]
+        return ", ".join(part for part in parts if part)
+
+    def _of_its_own(self, row: Row) -> dict[str, Any]:
+        """Settings that a row has and the others have not."""
+        return {name: value for name, value in row.settings.items() if value != getattr(self, name)}
+
+
+def _listed(settings: Mapping[str, Any]) -> str:
+    return " and ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
 
 
 @dataclass(frozen=True)

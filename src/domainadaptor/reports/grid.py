@@ -1,6 +1,5 @@
 """A table as it is printed, before anybody decides on a format."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
@@ -70,15 +69,6 @@ def number(value: float | None, digits: int = 1) -> str:
     # A float's shortest decimal form is what was meant: 80.85 becomes 80.9, not 80.8.
     text = f"{Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)}"
     return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
-
-
-def as_number(column: str) -> float | None:
-    """The number that a column is called by, if it is one."""
-    try:
-        value = float(column)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 def with_deviation(found: Spread | PaperValue | None, digits: int = 1) -> str:

@@ -1,6 +1,7 @@
 """What a reader must know of every table: how to read it, and its names."""
 
 HOW_TO_READ = (
+    "“The paper” is *DomainAdaptor: A Novel Approach to Test-time Adaptation* (Zhang, Qi, Shi and Gao, ICCV 2023). "
     "Numbers are accuracies in percent unless a table says otherwise, mean ± standard deviation (of the population) "
     "over seeds, computed from counts of right answers. The best of a column is **bold**. “Untouched” is the network "
     "as it was trained; the paper's numbers stand beside or below ours, with the difference ours minus paper. Below "

@@ -7,17 +7,23 @@ from typing import Any
 from domainadaptor.reports.plans import Plan, RowPlan, TablePlan, Wanted
 
 NAME = "evaluations"
-_SHARED = ("dataset", "data_options", "data", "protocol", "protocol_options", "batch_size", "images", "order")
+_SHARED = (
+    "dataset", "data_options", "data", "measure", "protocol", "protocol_options", "batch_size", "images", "order"
+)  # fmt: skip
 
 
-def loose_plan(records: Sequence[Mapping[str, Any]]) -> Plan | None:
-    """A table for each network and protocol: methods with their options, by domain; None without evaluations."""
+def loose_plan(records: Mapping[str, Mapping[str, Any]], plans: Sequence[Plan]) -> Plan | None:
+    """Those that no plan has, a table for each network and protocol or measurement; None if plans have them all.
+
+    Methods with their options are rows, domains are columns.
+    """
+    planned = {wanted.id for plan in plans for table in plan.tables for wanted in table.runs()}
     tables: dict[str, list[Mapping[str, Any]]] = {}
-    for record in sorted(records, key=lambda found: (str(found.get("finished", "")), str(found["id"]))):
-        if record["kind"] == "evaluation":
+    for record in sorted(records.values(), key=lambda found: (str(found.get("finished", "")), str(found["id"]))):
+        if record["id"] not in planned:
             key = [record["run"].get(name) for name in _SHARED] + [_network(record)]
             tables.setdefault(repr(key), []).append(record)
-    if not tables:
+    if not tables or NAME in {plan.name for plan in plans}:
         return None
     return Plan(NAME, "Evaluations", "What `domainadaptor evaluate --output` kept.", "", "", (),
                 tuple(_table(own) for own in tables.values()))  # fmt: skip
@@ -45,10 +51,11 @@ def _table(records: Sequence[Mapping[str, Any]]) -> TablePlan:
         cells.setdefault("+".join(record["run"]["domains"]), []).append((wanted,))
     images = "all images" if run.get("images") is None else f"{run['images']} seeded images a domain"
     options = "".join(f", {name} {value}" for name, value in run.get("protocol_options", {}).items())
+    what = run.get("measure") or f"{run['protocol']}{options}"
     return TablePlan(
-        f"{_name(records[0])} on {run['dataset']}",
-        f"{images}, batches of {run['batch_size']}, {run['protocol']}{options}",
-        "accuracy" if run["protocol"] == "leave-one-out" else "segments",
+        f"{_name(records[0])} on {run['dataset']}: {what}",
+        f"{images}, batches of {run['batch_size']}" if run.get("batch_size") else images,
+        run.get("measure") or ("accuracy" if run["protocol"] == "leave-one-out" else "segments"),
         "method",
         tuple(columns),
         len(columns) > 1,
@@ -62,4 +69,5 @@ def _table(records: Sequence[Mapping[str, Any]]) -> TablePlan:
 
 def _label(run: Mapping[str, Any]) -> str:
     options = ", ".join(f"{name} {value}" for name, value in run.get("options", {}).items())
-    return f"{run['method']}, {options}" if options else str(run["method"])
+    what = run.get("measure") or run["method"]
+    return f"{what}, {options}" if options else str(what)

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from domainadaptor.reports.plans import PaperCell, PaperColumns, PaperRow
+from domainadaptor.reports.plans import PaperCell, PaperColumns, PaperRow, as_number
 
 ACCURACY, MILLISECONDS, DISTANCE, VARIANCE = "accuracy_percent", "milliseconds", "distance", "variance"
 
@@ -26,7 +26,7 @@ def paper_value(
         return None
     wanted = place.columns.get(column)
     if isinstance(row, PaperCell):
-        if column != "mean":
+        if column != "mean" and as_number(column) is None:  # in a sweep it is the same in every column
             return None
         wanted, row = row.column, row.row
     # A mean that the plan does not place is the paper's own average.

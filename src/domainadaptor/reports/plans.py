@@ -1,5 +1,6 @@
 """The layout of an experiment: which records make which cell of which table."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class PaperColumns:
 
 @dataclass(frozen=True)
 class PaperCell:
-    """A row of ours that is one number of the paper's: the mean stands beside it."""
+    """A row of ours that is one number of the paper's: the mean stands beside it, or all columns of a sweep."""
 
     row: str
     column: str
@@ -82,6 +83,15 @@ class Plan:
     command: str
     remarks: tuple[str, ...]
     tables: tuple[TablePlan, ...]
+
+
+def as_number(column: str) -> float | None:
+    """The number that a column is called by, if it is one."""
+    try:
+        value = float(column)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def read_plan(content: Mapping[str, Any]) -> Plan:

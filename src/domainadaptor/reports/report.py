@@ -51,8 +51,8 @@ def build(folder: Path, only: str | None = None, read: ImageReader | None = None
         BadOption: There is no such experiment.
     """
     results = read_results(folder)
-    if not results.plans and (loose := loose_plan(list(results.records.values()))):
-        results = Results((loose,), results.records, results.damaged)
+    if loose := loose_plan(results.records, results.plans):
+        results = Results((*results.plans, loose), results.records, results.damaged)
     damaged = dict(results.damaged)
     runs = [] if only else training.rows(training.read_records(folder, damaged))
     if not results.plans and not runs:

@@ -7,7 +7,8 @@ from typing import Any
 
 from domainadaptor.reports.cells import Spread
 from domainadaptor.reports.figures.canvas import GREY, canvas, folded, legend_right, look, tall_enough
-from domainadaptor.reports.grid import Fact, as_number
+from domainadaptor.reports.grid import Fact
+from domainadaptor.reports.plans import as_number
 
 _LOGARITHMIC = 20  # a larger factor between the ends makes the axis logarithmic
 _CLOSEST = 0.045  # of the axis: numbers that are nearer to each other would overlap
@@ -67,7 +68,7 @@ def draw_walks(walks: Sequence[Walk]) -> Any:
         panel.axvline(fresh - 0.5, color=GREY, linestyle=":", linewidth=1)
     shown = 0
     for walk, label in zip(walks, labels, strict=True):
-        style = {"color": GREY, "marker": "", "linestyle": "-"} if walk.reference else look(shown)
+        style = {"color": GREY, "marker": "" if len(segments) > 1 else "_"} if walk.reference else look(shown)
         shown += not walk.reference
         there = [(at, value) for at, value in enumerate(walk.values) if value]
         panel.errorbar(
@@ -114,13 +115,13 @@ def _places(numbers: dict[str, float], words: Sequence[str]) -> tuple[dict[str, 
 
 
 def _ticks(panel: Any, places: dict[str, float]) -> None:
-    """Every column has a tick; its name is left out where it would touch the one before."""
+    """Every column has a tick; its name is left out where it would touch the next one, so that the last has one."""
     whole = (max(places.values()) - min(places.values())) or 1.0
     labels: list[str] = []
-    last = -math.inf
-    for column, place in sorted(places.items(), key=lambda entry: entry[1]):
+    after = math.inf
+    for column, place in sorted(places.items(), key=lambda entry: -entry[1]):
         room = _CLOSEST * max(1.0, len(column) / 4) * whole
-        near = place - last < room
+        near = after - place < room
         labels.append("" if near else column)
-        last = last if near else place
-    panel.set_xticks(sorted(places.values()), labels)
+        after = after if near else place
+    panel.set_xticks(sorted(places.values()), labels[::-1])

@@ -53,10 +53,13 @@ def draw_softened(found: Softened) -> Any:
 
 
 def draw_losses(curves: Sequence[Curve]) -> Any:
-    """The shape of the loss on the left, its gradient on the right, one legend for both."""
+    """The loss on the left, its gradient on the right, one legend for both."""
     figure = canvas(11, 4.4)
     left, right = figure.subplots(1, 2)
-    for panel, title in ((left, "loss, from its least (0) to its most (1)"), (right, "gradient")):
+    for panel, title, axis in (
+        (left, "loss", "loss, in parts of its largest value"),
+        (right, "gradient", "length of the gradient"),
+    ):
         for at, curve in enumerate(curves):
             values = _scaled(curve.loss) if panel is left else curve.gradient
             if len(values):
@@ -66,12 +69,15 @@ def draw_losses(curves: Sequence[Curve]) -> Any:
                 )
         panel.set_title(title, loc="left")
         panel.set_xlabel("confidence of the prediction")
+        panel.set_ylabel(axis)
     figure.legend(loc="outside right center")
     return figure
 
 
 def _scaled(values: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """One of them is fifty times another: their shapes can be compared, the table has their values."""
-    if not len(values) or np.ptp(values) == 0:
-        return np.zeros_like(values)
-    return np.asarray((values - values.min()) / np.ptp(values))
+    """One of them is fifty times another: by its largest each keeps its sign and how much of it is left.
+
+    The table has their values.
+    """
+    largest = np.abs(values).max(initial=0.0)
+    return np.asarray(values / largest) if largest else np.zeros_like(values)

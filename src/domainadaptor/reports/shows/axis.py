@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from domainadaptor.reports.grid import as_number
+from domainadaptor.reports.plans import as_number
 from domainadaptor.reports.shows.shown import Ask
 
 _PARTS = ("options", "protocol_options", "data_options")

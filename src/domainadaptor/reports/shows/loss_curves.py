@@ -27,9 +27,7 @@ def show(ask: Ask) -> Shown:
     lines = [Line(label, tuple(Entry(number(own[column], 3)) for column in columns)) for label, own in values.items()]
     facts = [Fact(label, column, column.split()[0], own[column]) for label, own in values.items() for column in columns]
     over = f", mean over {', '.join(ask.table.columns)}" if len(ask.table.columns) > 1 else ""
-    caption = (
-        f"{ask.table.title}: left the shape of the loss, right its gradient, by the confidence of the prediction{over}."
-    )
+    caption = f"{ask.table.title}: left the loss, right its gradient, by the confidence of the prediction{over}."
     figures = [Figure(ask.name, caption, partial(draw_losses, found))]
     if softened := _softened(records):
         caption = (

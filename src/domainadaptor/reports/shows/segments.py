@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from domainadaptor.reports.cells import Record, Spread, spread
 from domainadaptor.reports.figures.lines import Walk, draw_walks
@@ -31,7 +32,7 @@ def show(ask: Ask) -> Shown:
         for at in range(len(segments) + 1):
             column_of = [_row(walk, len(segments))[at] for walk in walks]
             lines = embolden(lines, at, [entry.mean if entry else None for entry in column_of])
-        caption = f"{column}: accuracy in percent, segment by segment" if len(ask.table.columns) > 1 else ""
+        caption = f"{column}: accuracy in percent, part by part" if len(ask.table.columns) > 1 else ""
         grids.append(Grid(ask.table.corner, (*segments, "all"), tuple(lines), caption))
         facts += [
             Fact(
@@ -53,7 +54,7 @@ def show(ask: Ask) -> Shown:
             if (all_of := walk.overall)
         ]
         name = ask.name if number == 0 else f"{ask.name}-{number + 1}"
-        title = f"{ask.table.title}: accuracy from segment to segment, {column}; grey is the untouched network."
+        title = f"{ask.table.title}: accuracy part by part, {column}; grey is the untouched network."
         fresh = " Dotted verticals: everything was forgotten there." if any(walk.fresh for walk in walks) else ""
         figures.append(Figure(name, title + fresh, partial(draw_walks, walks)))
     return Shown(tuple(grids), details_grid(ask), tuple(figures), tuple(facts), ask.gaps())
@@ -64,7 +65,7 @@ def _walks(ask: Ask, column: str) -> list[Walk]:
     untouched: Walk | None = None
     for row in ask.table.rows:
         cell = ask.shelf.cell(row, column)
-        runs = [record["segments"] for seed in cell.seeds for record in seed if record.get("segments")]
+        runs = [_parts(record) for seed in cell.seeds for record in seed if record.get("segments")]
         if not runs or len({len(run) for run in runs}) > 1:
             continue
         names = [segment["name"] for segment in runs[0]]
@@ -75,6 +76,14 @@ def _walks(ask: Ask, column: str) -> list[Walk]:
             overall = _overall(runs, "source_right")
             untouched = Walk(_UNTOUCHED, "", names, _values(runs, "source_right"), overall, fresh, reference=True)
     return walks if untouched is None or any(walk.reference for walk in walks) else [untouched, *walks]
+
+
+def _parts(record: Record) -> list[dict[str, Any]]:
+    """Its segments; its domains where one segment holds several."""
+    if len(record["segments"]) > 1 or len(record["scores"]) == 1:
+        return list(record["segments"])
+    kept = ("images", "right", "source_right")
+    return [{"name": domain} | {key: score[key] for key in kept} for domain, score in record["scores"].items()]
 
 
 def _values(runs: Sequence[Sequence[Record]], count: str) -> list[Spread | None]:
