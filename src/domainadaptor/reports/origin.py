@@ -33,16 +33,14 @@ def origin(ask: Ask) -> Origin:
         ("images of a domain", _all(_limit(run) for run in runs) if counted or not runs else ""),
         ("seeds of training", _all(run.get("seed") for run in runs)),
         ("orders of the images", _all(run.get("order") for run in runs)),
+        ("preprocessing", _all(_preprocessing(record) for record in records)),
         ("images counted", f"{counted:,}" if counted else ""),  # measurements count none
         ("packages", _all(_packages(record) for record in records)),
         ("machine", _all(_machine(record) for record in records)),
         ("finished", _span(sorted(str(record["finished"]) for record in records if record.get("finished")))),
         ("records", f"{len(records)}"),
     ]
-    methods = [
-        (row.label, _all(_with(r["run"].get("method"), r["run"].get("options")) for r in ask.records(row)))
-        for row in ask.table.rows
-    ]
+    methods = [(row.label, _all(_method(record) for record in ask.records(row))) for row in ask.table.rows]
     checkpoints = {_checkpoint(run["checkpoint"]): str(run["checkpoint"].get("command") or "") for run in runs
                    if run.get("checkpoint")}  # fmt: skip
     return Origin(
@@ -50,6 +48,27 @@ def origin(ask: Ask) -> Origin:
         tuple((label, value) for label, value in methods if value),
         tuple(sorted(checkpoints.items())),
         tuple(dict.fromkeys(str(record["command"]) for record in records if record.get("command"))),
+    )
+
+
+def _method(record: Record) -> str:
+    """With what it was given, and what it took because nobody said otherwise."""
+    run = record["run"]
+    rest = {name: value for name, value in record.get("defaults", {}).items() if name not in run.get("options", {})}
+    usual = _options(rest)
+    return _with(run.get("method"), run.get("options")) + (f", otherwise {usual}" if usual else "")
+
+
+def _preprocessing(record: Record) -> str:
+    """How an image became the network's input."""
+    known = record.get("preprocessing", {})
+    if not known.get("size"):
+        return ""
+    sides = "both sides" if known.get("squash") else "shorter side"
+    mean, deviation = (" ".join(map(str, known.get(name, ()))) for name in ("mean", "std"))
+    return (
+        f"{sides} to {known.get('resize')} ({known.get('interpolation')}), center crop {known['size']}, mean {mean}, "
+        f"deviation {deviation}"
     )
 
 
@@ -93,10 +112,14 @@ def _threads(count: Any) -> str:
 def _with(name: Any, options: Mapping[str, Any] | None) -> str:
     if not name:
         return ""
-    said = ", ".join(
-        f"{key} {value if isinstance(value, str) else json.dumps(value)}" for key, value in (options or {}).items()
-    )
+    said = _options(options or {})
     return f"{name} ({said})" if said else str(name)
+
+
+def _options(options: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{key} {value if isinstance(value, str) else json.dumps(value)}" for key, value in options.items()
+    )
 
 
 def _all(values: Iterable[Any]) -> str:
