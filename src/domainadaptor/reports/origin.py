@@ -56,7 +56,7 @@ def _method(record: Record) -> str:
     run = record["run"]
     rest = {name: value for name, value in record.get("defaults", {}).items() if name not in run.get("options", {})}
     usual = _options(rest)
-    return _with(run.get("method"), run.get("options")) + (f", otherwise {usual}" if usual else "")
+    return _with(run.get("method") or run.get("measure"), run.get("options")) + (f", otherwise {usual}" if usual else "")
 
 
 def _preprocessing(record: Record) -> str:
