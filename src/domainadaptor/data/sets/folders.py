@@ -25,7 +25,8 @@ _PARTS: dict[str, Part] = {
 def folders(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
     """Your own domains: root/<domain>/<class>/images, with whatever names they have.
 
-    Where every domain has folders train and val (and test) between it and its classes, they are the split.
+    Where every domain has folders train and val (and test) between it and its classes, they are the split; without val,
+    a tenth of train is drawn for it.
 
     Args:
         root: The folder that holds the domains.
