@@ -172,6 +172,25 @@ def test_a_run_goes_on_from_another(program, root, tmp_path):
     assert "another split" in record["note"]
 
 
+def test_weights_that_may_have_seen_the_target_are_noted(program, root, tmp_path):
+    first = program("train", "folders", "--root", root, *SMALL, "--target", "nacht", "--json")
+    start = ["--weights", json.loads(first.stdout)[0]["checkpoint"]]
+    copied = shutil.copytree(root, tmp_path / "copied")
+    Image.new("RGB", (14, 16), "red").save(copied / "nacht" / "cat" / "one more.png")
+    command = ["train", "folders", "--root", copied, *SMALL, "--target", "été", *start]
+    shown = program(*command).stderr
+    (record,) = json.loads(program(*command, "--json").stdout)
+    said = "été has the name of a domain that the weights this run starts from were trained on, in 'my pictures'"
+    assert said in record["note"]
+    assert said in shown.replace("\n", " ")
+    assert load_checkpoint(tmp_path / record["checkpoint"]).card.note == record["note"]
+    (other,) = json.loads(
+        program("train", "folders", "--root", copied, *SMALL, "--target", "nacht", *start, "--json").stdout
+    )
+    assert other["recipe"]["sources"] == ["day light", "été"]
+    assert other["note"] == ""
+
+
 def test_validation_images_are_shuffled(root):
     """What adapts to a batch must not find one class after the other, as the files lie."""
     domain = open_dataset("folders", root).domain("nacht")

@@ -11,7 +11,19 @@ from rich.table import Table
 from rich.text import Text
 
 from domainadaptor.cli.options import DataOptions, parse_data_options, parse_options
-from domainadaptor.cli.terminal import Device, Exit, Json, Root, Seed, err, find_device, out, print_json, training_bar
+from domainadaptor.cli.terminal import (
+    Device,
+    Exit,
+    Json,
+    Root,
+    Seed,
+    err,
+    find_device,
+    out,
+    print_json,
+    show_notes,
+    training_bar,
+)
 from domainadaptor.data.domains import DomainDataset
 from domainadaptor.data.pictures import cache_folder
 from domainadaptor.errors import BadOption
@@ -156,6 +168,7 @@ def _show(record: dict[str, Any]) -> None:
     )
     _say(f"{text}; {record['chosen']}")
     _say(f"  {record['checkpoint']}")
+    show_notes([record["note"]] if record["note"] else [])
     if record["skipped"]:
         err.print(f"note: {len(record['skipped'])} files were skipped; the record lists them", highlight=False)
 

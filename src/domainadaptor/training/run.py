@@ -286,13 +286,19 @@ def _go_on_from(path: Path, network: nn.Module, recipe: Recipe, dataset: DomainD
         fit_weights(network, started.tensors, path, dataset.classes)
     else:
         load_body(network, dict(started.tensors), blueprint(recipe.network), str(path))
-    note = card.note
+    notes = [card.note] if card.note else []
     if card.dataset == dataset.name and card.recipe.get("data") != recipe.data:
-        other = (
+        notes.append(
             f"a network trained on another split or other images of {dataset.name}, which may hold validation images"
         )
-        note = f"{note}; {other}" if note else other
-    return network, path.parent.name, note
+    # All of them, not this command's targets alone: a later command may test the same weights on another.
+    notes += [
+        f"{domain} has the name of a domain that the weights this run starts from were trained on, in "
+        f"{card.dataset!r}: if they are the same images, this is no test"
+        for domain in unseen
+        if domain in dataset.domains
+    ]
+    return network, path.parent.name, "; ".join(notes)
 
 
 def _preprocessing(recipe: Recipe) -> Preprocessing:
