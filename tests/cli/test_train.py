@@ -191,6 +191,21 @@ def test_weights_that_may_have_seen_the_target_are_noted(program, root, tmp_path
     assert other["note"] == ""
 
 
+def test_a_damaged_record_is_explained(program, root, tmp_path):
+    command = ["train", "folders", "--root", root, *SMALL, "--target", "nacht", "--json"]
+    (first,) = json.loads(program(*command).stdout)
+    path = (tmp_path / first["checkpoint"]).parent / "record.json"
+    for damaged in (path.read_text()[:99], "[]", '{"recipe": {}}'):
+        path.write_text(damaged)
+        done = program(*command)
+        assert done.returncode == 1
+        assert "record.json' is damaged" in done.stderr.replace("\n", "")
+        assert "Traceback" not in done.stderr
+    path.unlink()
+    (again,) = json.loads(program(*command).stdout)
+    assert again["target_accuracy"] == first["target_accuracy"]
+
+
 def test_validation_images_are_shuffled(root):
     """What adapts to a batch must not find one class after the other, as the files lie."""
     domain = open_dataset("folders", root).domain("nacht")

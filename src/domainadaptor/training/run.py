@@ -120,9 +120,8 @@ def _train_or_find(
 ) -> dict[str, Any]:
     preprocessing = _preprocessing(recipe)
     record_path, weights_path = folder / "record.json", folder / WEIGHTS
-    record: dict[str, Any] = {}
     if record_path.is_file() and weights_path.is_file():
-        record = json.loads(record_path.read_text(encoding="utf-8"))
+        record = _read(record_path)
     else:
         record = _train(recipe, dataset, place, watcher, preprocessing, folder) | {"command": command}
         _write(record_path, record)
@@ -348,6 +347,24 @@ def _environment(device: torch.device) -> dict[str, Any]:
         "processes": workers.count(),
         "machine": platform.machine(),
     }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The record of a run that was trained before.
+
+    Raises:
+        BadFile: It is damaged.
+    """
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        record["target_accuracy"].keys(), record["recipe"].keys()
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise BadFile(
+            f"{str(path)!r} is damaged ({type(error).__name__}: {error}): expected the record of the run whose weights "
+            f"lie beside it. `evaluate` and `predict` take {WEIGHTS} as it is; to train it again, to the same weights "
+            "and a new record, delete the damaged file"
+        ) from error
+    return record
 
 
 def _write(path: Path, record: Mapping[str, Any]) -> None:
