@@ -88,5 +88,7 @@ def test_a_plan_is_the_recipe_of_the_command(tmp_path):
     typed = planned(dataset, tmp_path, network="cifar:resnet20", size=12, head_lr=2.0, lr=1.0, task=("rotation",))
     assert whole.id() == typed.id()
     assert whole.options == {"tasks": ("rotation",)}
+    with pytest.raises(BadOption, match="said twice: --task jigsaw, and --option tasks=rotation"):
+        planned(dataset, tmp_path, task=["jigsaw"], option={"tasks": "rotation"})
     with pytest.raises(BadOption, match="epochs"):
         planned(dataset, tmp_path, epoch=3)

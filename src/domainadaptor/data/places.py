@@ -98,6 +98,11 @@ def folders_in(base: Path) -> list[Path]:
     return [entry for entry in entries if not is_hidden(entry.name) and _is_folder(entry)]
 
 
+def only_folders(base: Path) -> bool:
+    """Whether a folder holds folders, and no files beside them."""
+    return bool(folders_in(base)) and not any(entry.is_file() for entry in base.iterdir())
+
+
 def is_hidden(name: str) -> bool:
     """Whether a folder is called like those that programs and archives leave beside what they are asked for."""
     return name.startswith((".", "__MACOSX"))

@@ -140,6 +140,11 @@ def planned(
             raise BadOption(f"train has no option {name!r}; {suggestion(name, known)}")
         if known[name] is float and isinstance(value, int):
             others[name] = float(value)  # 2 and 2.0 are the same run
+    if task and "tasks" in (option or {}):
+        raise BadOption(
+            f"tasks are said twice: --task {' --task '.join(task)}, and --option tasks={(option or {})['tasks']}; say "
+            "them in one way"
+        )
     plan = blueprint(network)
     start = _run_or_file(weights, runs)
     return Recipe(
