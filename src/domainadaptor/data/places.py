@@ -61,7 +61,8 @@ def find_domains(
         if len(found) == len(domains):
             return found
         tried.append((base, [domain for domain in domains if domain not in found]))
-    base, missing = min(tried, key=lambda entry: len(entry[1]))
+    # Of places that lack as much, the deepest: the others are only on the way there.
+    base, missing = min(tried, key=lambda entry: (len(entry[1]), -len(entry[0].parts)))
     looked = ", ".join(repr(place) for place in places)
     expected = "; ".join(f"{domain} ({' or '.join(names)})" for domain, names in domains.items())
     raise BadFile(
