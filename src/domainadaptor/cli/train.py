@@ -76,7 +76,7 @@ def train(
 ) -> None:
     """Train a network on several domains, leaving one out in turn; the same command again goes on where it stopped."""
     from domainadaptor.data.open import differs_from_published, open_dataset
-    from domainadaptor.training.recipe import planned
+    from domainadaptor.training.recipe import planned, start_file
     from domainadaptor.training.run import Place, Watcher
     from domainadaptor.training.run import train as run
     from domainadaptor.training.workers import is_first, joined_by_torchrun
@@ -111,7 +111,8 @@ def train(
     records = []
     try:
         with joined_by_torchrun(find_device(device)) as own:
-            place = Place(own, root, base / "runs", cache_folder() / "images" if cache else None)
+            images = cache_folder() / "images" if cache else None
+            place = Place(own, root, base / "runs", images, start_file(weights, base / "runs"))
             for sources, targets in _splits(opened, source or [], target or []):
                 without = f"without {', '.join(targets)}" if targets else f"on {', '.join(sources)}"
                 with training_bar(without, quiet=not is_first()) as bar:

@@ -52,6 +52,7 @@ class Place:
     root: Path | None
     runs: Path  # each run has a folder of its own below it
     images: Path | None  # cache of decoded images; None decodes them each time
+    start: Path | None = None  # the file of the weights that training starts from, where it is no run's
 
 
 @dataclass(frozen=True)
@@ -258,7 +259,7 @@ def _start_network(recipe: Recipe, dataset: DomainDataset, place: Place) -> tupl
         load_body(network, found.tensors, plan, found.origin)
         return network, found.origin, found.note
     path = place.runs / recipe.weights / WEIGHTS
-    path = path if path.is_file() else Path(recipe.weights)
+    path = path if path.is_file() else place.start or Path(recipe.weights)
     if is_checkpoint(path):
         return _go_on_from(path, network, recipe, dataset)
     load_body(network, read_weights(path), plan, str(path))
