@@ -5,8 +5,9 @@ import pickle
 import re
 import warnings
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ _OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12])\.")  # norm.
 _NESTED = ("state_dict", "model_state_dict", "model_dict", "model", "network", "net", "weights", "state")
 _DOMAINBED = ("featurizer.network.", "classifier.")  # body and head; both are there again as network.0. and network.1.
 # What people save beside tensors, all of it plain values: the options of a program, and numbers of numpy's.
-_HARMLESS = [
+_HARMLESS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     argparse.Namespace,
     np.dtype,
     *((np.float64().__reduce__()[0], f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")),
