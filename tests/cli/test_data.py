@@ -154,3 +154,11 @@ def test_speed_compares_loading_with_the_network(program, own):
     wrong = program(*words, "--domain", "bei Nebel")
     assert wrong.returncode != 0
     assert "bei Nebel" in wrong.stderr
+
+
+def test_speed_of_images_that_are_for_testing_alone(program, own):
+    words = ["data", "speed", "corrupted", "--root", str(own / "bei Tag"), "--network", "resnet20", "--size", "16"]
+    done = program(*words, "--domain", "clean", "--json")
+    assert done.returncode == 0, done.stderr
+    ways = [rate["way"] for rate in json.loads(done.stdout)]
+    assert ways == ["decoded and resized", "from the cache", "cifar:resnet20 predicts"]

@@ -3,8 +3,10 @@
 import json
 
 import pytest
+import torch
 
 from domainadaptor.experiments.store import Store
+from domainadaptor.networks.checkpoint import load_checkpoint
 from tests.experiments.pictures import make_checkpoint, make_pictures
 
 
@@ -126,6 +128,49 @@ def test_a_network_without_weights_is_refused(program, base):
     result = program("evaluate", "resnet18", "folders", "--root", str(base / "pictures"))
     assert result.returncode == 1
     assert "--weights" in result.stderr
+
+
+@pytest.fixture
+def raw(base):
+    """The weights of the checkpoint without what it knows, their outputs in another order."""
+    tensors = load_checkpoint(base / "mine.safetensors").tensors
+    head = {name: tensors[name][[2, 0, 1]] for name in ("linear.weight", "linear.bias")}
+    torch.save({**tensors, **head}, base / "raw.pth")
+    (base / "names.txt").write_text("owl\ncat\ndog\n")
+    pictures = ["--root", str(base / "pictures"), "--device", "cpu", "--json", "--target", "night", "--method", "tent"]
+    return ["evaluate", "resnet20", "folders", "--weights", "raw.pth", *pictures]
+
+
+SAID = ["--size", "12", "--resize", "squash", "--classes", "names.txt"]
+
+
+def test_raw_weights_are_scored_as_the_checkpoint_with_what_is_said_of_them(program, base, raw):
+    import shlex
+
+    (known,) = json.loads(program(*arguments(base, "--target", "night", "--method", "tent", "--json")).stdout)
+    (record,) = json.loads(program(*raw, *SAID).stdout)
+    assert record["scores"] == known["scores"]
+    assert record["preprocessing"] == known["preprocessing"]
+    assert record["run"]["raw"] == {"resize": "squash", "size": 12, "classes": ["owl", "cat", "dog"]}
+    assert any("both sides to 12 (bilinear)" in note for note in record["notes"])
+    words = shlex.split(record["command"])[1:]
+    (again,) = json.loads(program(*words, "--root", str(base / "pictures"), "--device", "cpu", "--json").stdout)
+    assert (again["id"], again["scores"]) == (record["id"], record["scores"])
+
+
+def test_what_is_said_of_raw_weights_makes_another_record(program, raw):
+    kinds = ([], SAID[:2], ["--mean", "0.49", "0.48", "0.45"], ["--std", "0.2", "0.2", "0.2"])
+    records = [json.loads(program(*raw, *more).stdout)[0] for more in kinds]
+    assert len({record["id"] for record in records}) == len(kinds)
+    assert "raw" not in records[0]["run"]
+    assert records[2]["preprocessing"]["mean"] == [0.49, 0.48, 0.45]
+
+
+@pytest.mark.parametrize("more", [SAID[:2], SAID[2:4], SAID[4:], ["--mean", "0", "0", "0"], ["--std", "1", "1", "1"]])
+def test_a_checkpoint_is_told_nothing(program, base, raw, more):
+    result = program(*arguments(base, *more))
+    assert result.returncode == 1
+    assert f"has its own preprocessing and classes: leave out {more[0]}" in result.stderr.replace("\n", " ")
 
 
 def test_other_classes_are_refused(program, base):

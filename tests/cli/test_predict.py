@@ -61,6 +61,15 @@ def test_a_folder_becomes_a_table(program, folder, tmp_path):
     assert (tmp_path / "out.csv").read_bytes() == first
 
 
+def test_raw_weights_are_given_images_as_it_is_said(program, folder):
+    said = ["--resize", "squash", "--mean", "0.4914", "0.4822", "0.4465", "--std", "0.2", "0.2", "0.2"]
+    found = json.loads(predict(program, folder, *said, "--json").stdout)
+    assert {name: found["preprocessing"][name] for name in ("size", "resize", "squash", "mean", "std")} == {
+        "size": 64, "resize": 64, "squash": True, "mean": [0.4914, 0.4822, 0.4465], "std": [0.2, 0.2, 0.2],
+    }  # fmt: skip
+    assert "both sides to 64" in found["notes"][-1]
+
+
 def test_the_table_of_an_earlier_run_is_no_image(program, folder):
     for _ in range(2):
         done = predict(program, folder, "--output", str(folder / "out.csv"), "--json")
@@ -225,6 +234,7 @@ def test_a_checkpoint_without_the_head_says_how_to_train_one(program, folder, tm
         (("c.safetensors", "--classes", "classes.txt"), "leave out --classes"),
         (("w.safetensors",), "holds weights only, not what they are for"),
         (("none.safetensors",), "no checkpoint at"),
+        (("c.safetensors", "--resize", "squash"), "leave out --resize"),
         ((NAME,), "with which weights? say --weights FILE"),
         ((NAME, "--weights", "c.safetensors"), "give it in place of the network's name"),
         ((NAME, "--weights", "pretrained"), "no published weights of timm:mobilenetv3_small_050"),

@@ -17,6 +17,7 @@ from domainadaptor.data.open import open_dataset
 from domainadaptor.data.pictures import Pictures
 from domainadaptor.data.preprocessing import squashed
 from domainadaptor.networks.checkpoint import load_checkpoint
+from domainadaptor.networks.zoo import blueprint
 from domainadaptor.training import run
 
 SMALL = ["--network", "resnet20", "--weights", "none", "--size", "12", "--epochs", "2", "--batch-size", "16",
@@ -170,6 +171,54 @@ def test_a_run_goes_on_from_another(program, root, tmp_path):
     assert "must not have been trained on" in done.stderr
     (record,) = json.loads(program(*command, "--weights", name, "--data-option", "seed=1").stdout)
     assert "another split" in record["note"]
+
+
+def test_a_file_of_weights_is_the_same_however_it_is_written(program, root, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    torch.save(blueprint("resnet20").build(10, seed=4).state_dict(), tmp_path / "aka.th")
+    shutil.copy(tmp_path / "aka.th", tmp_path / "elsewhere" / "other.th")
+    command = ["train", "folders", "--root", root, *SMALL, "--target", "nacht", "--json"]
+    files = ("aka.th", "./aka.th", tmp_path / "aka.th", "elsewhere/other.th")
+    records = [json.loads(program(*command, "--weights", file).stdout)[0] for file in files]
+    assert len({record["checkpoint"] for record in records}) == 1
+    assert {record["recipe"]["weights"] for record in records} == {"aka.th"}
+    torch.save(blueprint("resnet20").build(10, seed=5).state_dict(), tmp_path / "aka.th")
+    (other,) = json.loads(program(*command, "--weights", "aka.th").stdout)
+    assert other["checkpoint"] != records[0]["checkpoint"]
+
+
+def test_weights_that_may_have_seen_the_target_are_noted(program, root, tmp_path):
+    first = program("train", "folders", "--root", root, *SMALL, "--target", "nacht", "--json")
+    start = ["--weights", json.loads(first.stdout)[0]["checkpoint"]]
+    copied = shutil.copytree(root, tmp_path / "copied")
+    Image.new("RGB", (14, 16), "red").save(copied / "nacht" / "cat" / "one more.png")
+    command = ["train", "folders", "--root", copied, *SMALL, "--target", "été", *start]
+    shown = program(*command).stderr
+    (record,) = json.loads(program(*command, "--json").stdout)
+    said = "été has the name of a domain that the weights this run starts from were trained on, in 'my pictures'"
+    assert said in record["note"]
+    assert said in shown.replace("\n", " ")
+    assert load_checkpoint(tmp_path / record["checkpoint"]).card.note == record["note"]
+    (other,) = json.loads(
+        program("train", "folders", "--root", copied, *SMALL, "--target", "nacht", *start, "--json").stdout
+    )
+    assert other["recipe"]["sources"] == ["day light", "été"]
+    assert other["note"] == ""
+
+
+def test_a_damaged_record_is_explained(program, root, tmp_path):
+    command = ["train", "folders", "--root", root, *SMALL, "--target", "nacht", "--json"]
+    (first,) = json.loads(program(*command).stdout)
+    path = (tmp_path / first["checkpoint"]).parent / "record.json"
+    for damaged in (path.read_text()[:99], "[]", '{"recipe": {}}'):
+        path.write_text(damaged)
+        done = program(*command)
+        assert done.returncode == 1
+        assert "record.json' is damaged" in done.stderr.replace("\n", "")
+        assert "Traceback" not in done.stderr
+    path.unlink()
+    (again,) = json.loads(program(*command).stdout)
+    assert again["target_accuracy"] == first["target_accuracy"]
 
 
 def test_validation_images_are_shuffled(root):

@@ -98,12 +98,26 @@ def test_small_batches_and_small_domains():
 
 def test_images_that_cannot_be_read(untouched):
     made = TrainingBatches(sources(12, broken=(1, 2)), BARE, 4, seed=0)
-    found = [n for step in made.epoch(0) for batch in step for n in seen(batch.images)]
-    assert sorted(found) == [0, *range(3, 12)]
+    batches = [seen(batch.images) for step in made.epoch(0) for batch in step]
+    assert [len(batch) for batch in batches] == [4, 4, 4]
+    assert {n for batch in batches for n in batch} == {0, *range(3, 12)}
     with pytest.raises(BadFile, match="none of the training images of 'd0' can be read"):
         list(TrainingBatches(sources(2, broken=(0, 1)), BARE, 2, seed=0).epoch(0))
     with pytest.raises(BadFile, match="'d0' has no images to train on"):
         TrainingBatches(sources(2, val=(0, 1)), BARE, 2, seed=0)
+
+
+def test_later_images_stand_in_for_damaged_ones(untouched):
+    """The sequence without its damaged images, from each batch's place on."""
+    whole = TrainingBatches(sources(8), BARE, 3, seed=0)
+    sequence = [n for epoch in range(6) for (batch,) in whole.epoch(epoch) for n in seen(batch.images)]
+    broken = (0, 1, 2, 4, 6)
+    made = TrainingBatches(sources(8, broken=broken), BARE, 3, seed=0)
+    for turn, (batch,) in enumerate(made.epoch(0)):
+        assert seen(batch.images) == [n for n in sequence[3 * turn :] if n not in broken][:3]
+        assert batch.labels.tolist() == [n % 3 for n in seen(batch.images)]
+    (lonely,) = next(TrainingBatches(sources(40, broken=range(39)), BARE, 9, seed=0).epoch(0))
+    assert seen(lonely.images) == [39] * 9
 
 
 def test_batches_are_augmented_and_normalized():

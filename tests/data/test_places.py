@@ -41,6 +41,14 @@ def test_what_is_missing_is_explained(tmp_path):
     assert "each with 2 class folders: dog, cat" in said
 
 
+def test_the_deepest_of_equal_places_is_nearest(tmp_path):
+    plant(tmp_path, "pets/images/fotos/dog")
+    with pytest.raises(
+        BadFile, match=f"Nearest is '{tmp_path}/pets/images': it has fotos/, and lacks photo, real_world"
+    ):
+        find(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("given", "hint"),
     [("pets/photo", "its domain photo"), ("pets/photo/dog", "a folder of its domain photo")],

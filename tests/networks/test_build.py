@@ -9,6 +9,7 @@ from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.networks.build import open_network
 from domainadaptor.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
 from domainadaptor.networks.pretrained import imagenet_classes
+from domainadaptor.networks.raw import Raw
 from domainadaptor.networks.zoo import blueprint
 from tests.conftest import batch, stir
 
@@ -80,6 +81,42 @@ def test_a_thousand_outputs_of_an_imagenet_network_have_its_names(tmp_path):
     cifar = tmp_path / "cifar.pth"
     torch.save(blueprint("resnet20").build(1000).state_dict(), cifar)
     assert open_network("resnet20", str(cifar)).classes[0] == "0"  # not a network of ImageNet
+
+
+def test_raw_weights_are_given_what_is_said_and_a_note_says_it(tmp_path):
+    path = tmp_path / "w.safetensors"
+    save_file(blueprint("resnet20").build(3).state_dict(), path)
+    opened = open_network("resnet20", str(path))
+    usual = opened.prepared(Raw())
+    assert usual.preprocessing == opened.preprocessing
+    assert usual.preprocessing.sentence() in usual.notes[-1]
+    said = opened.prepared(Raw("squash", 40, (0.4914, 0.4822, 0.4465), (0.2, 0.2, 0.2)))
+    assert said.preprocessing == squashed(40, (0.4914, 0.4822, 0.4465), (0.2, 0.2, 0.2))
+    assert "both sides to 40" in said.notes[-1]
+    assert opened.prepared(Raw("crop", 64)).preprocessing == replace(opened.preprocessing.at(64), squash=False)
+
+
+def test_outputs_are_put_into_the_order_of_the_classes(tmp_path):
+    path = tmp_path / "w.safetensors"
+    trained = stir(blueprint("resnet20").build(3, seed=1))
+    save_file(trained.state_dict(), path)
+    opened = open_network("resnet20", str(path), ["Alarm Clock", "owl", "cat"])
+    ordered = opened.in_order(["alarm_clock", "cat", "owl"])
+    assert ordered.classes == ("alarm_clock", "cat", "owl")
+    x = batch(2, 3, 32, 32)
+    torch.testing.assert_close(ordered.network(x), trained(x)[:, [0, 2, 1]])
+    assert ordered.in_order(["alarm_clock", "cat", "yak"]) is ordered
+
+
+def test_what_weights_know_themselves_is_not_said(checkpoint):
+    opened = open_network(checkpoint()[0], None)
+    assert opened.prepared(Raw()) is opened
+    for said, flag in ((Raw(size=32), "--size"), (Raw("squash"), "--resize"), (Raw(std=(1, 1, 1)), "--std")):
+        with pytest.raises(BadOption, match=f"has its own preprocessing and classes: leave out {flag}"):
+            opened.prepared(said)
+    for wrong in ({"resize": "stretch"}, {"std": (0, 1, 1)}, {"mean": (0.5, 0.5)}, {"size": 0}):
+        with pytest.raises(BadOption):
+            Raw(**wrong)
 
 
 def test_random_weights_are_called_so():

@@ -3,9 +3,11 @@ import pickle
 import re
 import warnings
 import zipfile
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torchvision
@@ -42,6 +44,15 @@ def prefixed(state, prefix):
     return {prefix + name: tensor for name, tensor in state.items()}
 
 
+def domainbed(state):
+    """As DomainBed's train.py saves an algorithm: body and head, and both again as one network."""
+    head = {name.removeprefix("fc."): tensor for name, tensor in state.items() if name.startswith("fc.")}
+    body = prefixed({name: tensor for name, tensor in state.items() if not name.startswith("fc.")}, "network.")
+    algorithm = prefixed(body, "featurizer.") | prefixed(head, "classifier.")
+    algorithm |= prefixed(body, "network.0.") | prefixed(head, "network.1.")
+    return {"args": {"algorithm": "ERM"}, "model_hparams": {"lr": np.float64(5e-5)}, "model_dict": algorithm}
+
+
 # As torchvision itself builds a network for its weights.
 ASKED = {"googlenet": {"init_weights": False, "transform_input": True}}
 
@@ -55,6 +66,12 @@ WAYS = {
     "parallel": (lambda n: nn.DataParallel(n).state_dict(), torch.save, "w.pth"),
     "compiled": (lambda n: {"model": torch.compile(n).state_dict()}, torch.save, "w.pt"),
     "encoder": (lambda n: prefixed(n.state_dict(), "encoder.net."), torch.save, "w.bin"),
+    "options": (lambda n: {"state_dict": n.state_dict(), "args": Namespace(lr=0.1)}, torch.save, "w.pth.tar"),
+    "numbers": (lambda n: {"state_dict": n.state_dict(), "best_prec1": np.float64(93.5)}, torch.save, "w.th"),
+    "other numbers": (lambda n: {"net": n.state_dict(), "acc": np.float32(1), "at": np.int64(3)}, torch.save, "w.t7"),
+    "average": (lambda n: {"state": n.state_dict(), "ema": fresh().state_dict()}, torch.save, "w.pt"),
+    "domainbed": (lambda n: domainbed(n.state_dict()), torch.save, "model.pkl"),
+    "head": (lambda n: {k.replace("fc.", "linear."): t for k, t in n.state_dict().items()}, torch.save, "w.pt"),
     "lightning": (lambda n: {"state_dict": prefixed(n.state_dict(), "model."), "lr": 0.1}, torch.save, "w.ckpt"),
 }
 
@@ -99,6 +116,8 @@ def attack_files(folder: Path, canary: Path, network: nn.Module) -> dict[str, Pa
     files["whole network"] = folder / "whole.pt"
     torch.save({"state_dict": network.state_dict(), "args": Evil(canary)}, folder / "mixed.ckpt")
     files["hidden beside tensors"] = folder / "mixed.ckpt"
+    torch.save({"state_dict": network.state_dict(), "args": Namespace(seed=Evil(canary))}, folder / "model.pkl")
+    files["hidden in options"] = folder / "model.pkl"
     return files
 
 
@@ -130,7 +149,7 @@ def test_programs_are_refused(trained, tmp_path):
     torch.jit.script(trained).save(str(script))
     with pytest.raises(BadFile, match="TorchScript"):
         read_weights(script)
-    for suffix in (".pt2", ".mar", ".pkl", ".onnx", ".h5", ""):
+    for suffix in (".pt2", ".mar", ".onnx", ".h5", ""):
         path = tmp_path / f"w{suffix}"
         path.write_bytes(b"x")
         with pytest.raises(BadFile, match="expected .safetensors, .pt or .pth"):
@@ -169,6 +188,16 @@ def test_wrong_keys_are_explained_with_both_lists_and_nothing_is_loaded(trained,
     with pytest.raises(BadFile, match=r"1 tensors missing \(fc.bias\), 1 not expected \(extra.weight\)"):
         fit_weights(network, weights, Path("w.pt"))
     assert all(torch.equal(before[k], v) for k, v in network.state_dict().items())
+
+
+def test_a_head_under_another_name_says_how_many_classes_there_are(tmp_path):
+    trained = stir(blueprint("resnet20").build(7, seed=1))
+    path = tmp_path / "w.th"
+    torch.save({key.replace("linear.", "fc."): tensor for key, tensor in trained.state_dict().items()}, path)
+    opened = open_network("resnet20", str(path))
+    assert len(opened.classes) == 7
+    x = batch(2, 3, 32, 32)
+    assert torch.equal(opened.network(x), trained(x))
 
 
 def test_wrong_class_counts_are_explained_with_the_names():

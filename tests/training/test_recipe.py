@@ -47,6 +47,19 @@ def test_names_that_are_not_utf8_give_a_path_that_is():
 
 
 @pytest.mark.parametrize(
+    ("weights", "start", "digest"),
+    [
+        ("pretrained", "", "ab7e1ca091"),
+        ("none", "", "ed5c0dcdd2"),
+        ("pacs-resnet20-64-erm-on-photo-seed0-298971d7d9", "0123456789ab", "6d7570a0db"),
+    ],
+)
+def test_names_of_runs_stay_as_they_are(weights, start, digest):
+    """Records and trained networks are found by them."""
+    assert replace(BASE, weights=weights, start=start).id().endswith(f"-on-photo+sketch-seed0-{digest}")
+
+
+@pytest.mark.parametrize(
     "change",
     [{"seed": 1}, {"lr": 2e-3}, {"sources": ("photo",)}, {"algorithm": "mldg"}, {"options": {"tasks": ("jigsaw",)}},
      {"select": "swad"}, {"select_options": {"checks_per_epoch": 2}}, {"norm": "iabn"}, {"weights": "none"},
@@ -88,5 +101,7 @@ def test_a_plan_is_the_recipe_of_the_command(tmp_path):
     typed = planned(dataset, tmp_path, network="cifar:resnet20", size=12, head_lr=2.0, lr=1.0, task=("rotation",))
     assert whole.id() == typed.id()
     assert whole.options == {"tasks": ("rotation",)}
+    with pytest.raises(BadOption, match="said twice: --task jigsaw, and --option tasks=rotation"):
+        planned(dataset, tmp_path, task=["jigsaw"], option={"tasks": "rotation"})
     with pytest.raises(BadOption, match="epochs"):
         planned(dataset, tmp_path, epoch=3)

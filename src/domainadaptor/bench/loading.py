@@ -42,10 +42,12 @@ def loading_rates(domain: Domain, network: str, size: int) -> list[Rate]:
         rates = {
             "decoded and resized": _rate(lambda: ordered_batches(uncached, preprocessing, "test", _BATCH)),
             "from the cache": _rate(lambda: ordered_batches(cached, preprocessing, "test", _BATCH)),
-            "from the cache, augmented for training": _rate(
-                lambda: ((b.images, b.labels) for b, *_ in TrainingBatches([larger], preprocessing, _BATCH, 0).epoch(0))
-            ),
         }
+        if domain.part("train"):  # a set of test images alone has none
+            training = TrainingBatches([larger], preprocessing, _BATCH, 0)
+            rates["from the cache, augmented for training"] = _rate(
+                lambda: ((b.images, b.labels) for b, *_ in training.epoch(0))
+            )
     plain = _plain_rate(network, size)
     return [
         *(Rate(way, rate, rate / plain) for way, rate in rates.items()),

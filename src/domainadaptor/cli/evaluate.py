@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from domainadaptor import options_of
-from domainadaptor.cli.options import DataOptions, MethodOptions, parse_data_options, parse_options
+from domainadaptor.cli.options import DataOptions, Mean, MethodOptions, Resize, Std, parse_data_options, parse_options
 from domainadaptor.cli.terminal import (
     BatchSize,
     Device,
@@ -29,6 +29,7 @@ from domainadaptor.cli.terminal import (
 )
 from domainadaptor.data.pictures import cache_folder
 from domainadaptor.errors import BadOption
+from domainadaptor.prediction import read_classes
 
 # Headings of reports, with digits.
 _ACCURACY = {"images": 0, "untouched": 1, "before step": 1, "after": 1, "better": 1, "worse": 1}
@@ -59,6 +60,14 @@ def evaluate(
     weights: Annotated[
         str | None, typer.Option(help="For a network by name: a file, or pretrained for published ones.")
     ] = None,
+    classes: Annotated[
+        Path | None,
+        typer.Option(help="For --weights FILE: the names of its outputs, in order; one a line or a JSON list."),
+    ] = None,
+    size: Annotated[int | None, typer.Option(min=1, help="For --weights FILE: input side.")] = None,
+    resize: Resize = None,
+    mean: Mean = None,
+    std: Std = None,
     source: Annotated[
         list[str] | None,
         typer.Option(help="Domains whose images stand for the source, for methods that look at some."),
@@ -84,6 +93,7 @@ def evaluate(
     from domainadaptor.experiments.networks import Located, named_run
     from domainadaptor.experiments.store import Store
     from domainadaptor.networks.build import is_file
+    from domainadaptor.networks.raw import Raw
 
     methods = method or ["source", "domainadaptor-t"]
     if option and len(methods) > 1 and not measure:
@@ -99,7 +109,10 @@ def evaluate(
         network,
         Path(argument) if is_file(argument) else None,
         weights,
+        raw=Raw(resize, size, mean, std, tuple(read_classes(classes)) if classes else (), str(classes or "")),
     )
+    if is_file(argument) or weights == "pretrained":
+        located.raw.check_wanted(located.label)
     if weights is None and not is_file(argument):
         raise BadOption(
             f"{network!r} is neither a checkpoint nor a run of `train` in {str(cache_folder() / 'runs')!r}; with which "

@@ -18,6 +18,20 @@ DataOptions = Annotated[
 ]
 
 
+Resize = Annotated[
+    str | None,
+    typer.Option(
+        help="For --weights FILE: crop (shorter side, then a center crop) or squash (both sides, no crop); the "
+        "network's usual otherwise."
+    ),
+]
+Mean = Annotated[
+    tuple[float, float, float] | None,
+    typer.Option(help="For --weights FILE: what it was trained with, for red, green and blue between 0 and 1."),
+]
+Std = Annotated[tuple[float, float, float] | None, typer.Option(help="For --weights FILE: the deviations, likewise.")]
+
+
 def parse_options(pairs: list[str], flag: str = "--option", example: str = "lr=0.01") -> dict[str, Any]:
     """Options of a method, an algorithm or a data set, written as name=value.
 

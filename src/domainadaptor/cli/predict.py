@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 import domainadaptor
-from domainadaptor.cli.options import MethodOptions, parse_options
+from domainadaptor.cli.options import Mean, MethodOptions, Resize, Std, parse_options
 from domainadaptor.cli.terminal import (
     BatchSize,
     Device,
@@ -60,6 +60,9 @@ def predict(
     ] = None,
     output: Annotated[Path, typer.Option(help="Where the table goes.")] = Path("predictions.csv"),
     size: Annotated[int | None, typer.Option(min=1, help="Input side; the network's own otherwise.")] = None,
+    resize: Resize = None,
+    mean: Mean = None,
+    std: Std = None,
     device: Device = "auto",
     batch_size: BatchSize = 64,
     seed: Seed = 0,
@@ -69,6 +72,7 @@ def predict(
     if not output.absolute().parent.is_dir():
         raise BadFile(f"no folder for --output {str(output)!r}; make it first")
     from domainadaptor.networks.build import is_file, open_network  # timm and torchvision take seconds to import
+    from domainadaptor.networks.raw import Raw
     from domainadaptor.supplies import check_wants_source_images, options_from
 
     if source_images is not None:
@@ -79,7 +83,8 @@ def predict(
             f"machine; or give a checkpoint that `domainadaptor train` wrote in place of {network!r}"
         )
     place = find_device(device)
-    opened = open_network(network, weights, read_classes(classes) if classes is not None else [], root).at(size)
+    opened = open_network(network, weights, read_classes(classes) if classes is not None else [], root)
+    opened = opened.at(size).prepared(Raw(resize, mean=mean, std=std))
     transform = opened.preprocessing.transform()
     own = {} if source_images is None else _images_before(method, source_images, images, transform, batch_size, seed)
     options = options_from(method, heads=opened.heads, preprocessing=opened.preprocessing, seed=seed, **own)

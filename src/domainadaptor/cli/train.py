@@ -11,7 +11,19 @@ from rich.table import Table
 from rich.text import Text
 
 from domainadaptor.cli.options import DataOptions, parse_data_options, parse_options
-from domainadaptor.cli.terminal import Device, Exit, Json, Root, Seed, err, find_device, out, print_json, training_bar
+from domainadaptor.cli.terminal import (
+    Device,
+    Exit,
+    Json,
+    Root,
+    Seed,
+    err,
+    find_device,
+    out,
+    print_json,
+    show_notes,
+    training_bar,
+)
 from domainadaptor.data.domains import DomainDataset
 from domainadaptor.data.pictures import cache_folder
 from domainadaptor.errors import BadOption
@@ -64,7 +76,7 @@ def train(
 ) -> None:
     """Train a network on several domains, leaving one out in turn; the same command again goes on where it stopped."""
     from domainadaptor.data.open import differs_from_published, open_dataset
-    from domainadaptor.training.recipe import planned
+    from domainadaptor.training.recipe import planned, start_file
     from domainadaptor.training.run import Place, Watcher
     from domainadaptor.training.run import train as run
     from domainadaptor.training.workers import is_first, joined_by_torchrun
@@ -99,7 +111,8 @@ def train(
     records = []
     try:
         with joined_by_torchrun(find_device(device)) as own:
-            place = Place(own, root, base / "runs", cache_folder() / "images" if cache else None)
+            images = cache_folder() / "images" if cache else None
+            place = Place(own, root, base / "runs", images, start_file(weights, base / "runs"))
             for sources, targets in _splits(opened, source or [], target or []):
                 without = f"without {', '.join(targets)}" if targets else f"on {', '.join(sources)}"
                 with training_bar(without, quiet=not is_first()) as bar:
@@ -156,6 +169,7 @@ def _show(record: dict[str, Any]) -> None:
     )
     _say(f"{text}; {record['chosen']}")
     _say(f"  {record['checkpoint']}")
+    show_notes([record["note"]] if record["note"] else [])
     if record["skipped"]:
         err.print(f"note: {len(record['skipped'])} files were skipped; the record lists them", highlight=False)
 

@@ -69,20 +69,31 @@ class TrainingBatches:
     def _batch(self, number: int, turn: int) -> DomainBatch:
         """The batch of a domain in a round, counted from the beginning of training."""
         source = self._sources[number]
-        first = turn * self._each
-        chosen = [self._at(number, place) for place in range(first, first + self._each)]
-        images, there = source.take(chosen)
-        # A step may have few images of a domain, all of them damaged: the next ones of its sequence stand in.
-        later = first + self._each
-        while not there and later < first + self._each + len(self._positions[number]):
-            images, there = source.take([self._at(number, later)])
-            later += 1
-        if not there:
-            raise BadFile(f"none of the training images of {source.domain.name!r} can be read: {source.skipped}")
+        images, there = self._readable(number, turn * self._each)
         draw = torch.Generator().manual_seed(derived_seed(self._seed, number, turn))
         images = self._preprocessing.normalized(augment(images, self._preprocessing.size, draw))
         labels = torch.tensor([source.domain.examples[at].label for at in there])
         return DomainBatch(images, labels, source.domain.name)
+
+    def _readable(self, number: int, first: int) -> tuple[Tensor, list[int]]:
+        """As many images as a batch has, from a place of the sequence on: later ones stand in for damaged ones.
+
+        Raises:
+            BadFile: None of the domain's images can be read.
+        """
+        source, place = self._sources[number], first + self._each
+        images, there = source.take([self._at(number, at) for at in range(first, place)])
+        # Two turns of the sequence hold every image: where they have none that can be read, there is none.
+        turns = 2 * len(self._positions[number])
+        last = place + turns
+        while len(there) < self._each and place < last:
+            later = range(place, place + self._each - len(there))
+            more, found = source.take([self._at(number, at) for at in later])
+            images, there, place = torch.cat([images, more]), there + found, later.stop
+            last = place + turns if found else last
+        if not there:
+            raise BadFile(f"none of the training images of {source.domain.name!r} can be read: {source.skipped}")
+        return images, there
 
     def _at(self, number: int, place: int) -> int:
         """The image at a place of the endless sequence of a domain: one shuffle after the other."""

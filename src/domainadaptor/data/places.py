@@ -61,7 +61,8 @@ def find_domains(
         if len(found) == len(domains):
             return found
         tried.append((base, [domain for domain in domains if domain not in found]))
-    base, missing = min(tried, key=lambda entry: len(entry[1]))
+    # Of places that lack as much, the deepest: the others are only on the way there.
+    base, missing = min(tried, key=lambda entry: (len(entry[1]), -len(entry[0].parts)))
     looked = ", ".join(repr(place) for place in places)
     expected = "; ".join(f"{domain} ({' or '.join(names)})" for domain, names in domains.items())
     raise BadFile(
@@ -96,6 +97,11 @@ def folders_in(base: Path) -> list[Path]:
     except OSError as error:
         raise BadFile(f"cannot look into {str(base)!r}: {error.strerror or error}") from error
     return [entry for entry in entries if not is_hidden(entry.name) and _is_folder(entry)]
+
+
+def only_folders(base: Path) -> bool:
+    """Whether a folder holds folders, and no files beside them."""
+    return bool(folders_in(base)) and not any(entry.is_file() for entry in base.iterdir())
 
 
 def is_hidden(name: str) -> bool:

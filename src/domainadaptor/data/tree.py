@@ -117,20 +117,28 @@ def read_tree(
         )
     labels = {kind: label for label, kind in enumerate(known)}
     built: dict[str, Domain] = {}
+    # Folders may show what to train on and what to test on alone.
+    drawn = published is None or "val" not in published.parts.values()
     for domain, part in found.items():
-        named = [(file, labels[kind]) for file, kind, _ in part.files]
-        examples = (
-            tuple(sorted(Example(file, labels[kind], what) for file, kind, what in part.files if what))
-            if published
-            else seeded_split(domain, named, seed)
-        )
+        fixed = [Example(file, labels[kind], what) for file, kind, what in part.files if what]
+        if drawn:
+            named = [(file, labels[kind]) for file, kind, what in part.files if what in (None, "train")]
+            fixed = [e for e in fixed if e.split != "train"] + list(seeded_split(domain, named, seed))
+        examples = tuple(sorted(fixed))
         built[domain] = Domain(domain, examples, FileReader(domains[domain]), published.tested if published else "all")
     skipped = {f"{domain}/{file}": why for domain, part in found.items() for file, why in sorted(part.skipped.items())}
     for domain, part in found.items():
         empty = dict.fromkeys(kind for kind in part.classes if kind not in filled)
         skipped |= {f"{domain}/{kind}": "a folder without images in any domain, so no class" for kind in empty}
-    sentence = f"the published folders {', '.join(published.parts)}" if published else seeded_sentence(seed)
-    return DomainDataset(name, known, built, sentence, skipped)
+    return DomainDataset(name, known, built, _sentence(published, drawn, seed), skipped)
+
+
+def _sentence(published: SplitFolders | None, drawn: bool, seed: int) -> str:
+    """Where a split comes from, in words for the record."""
+    if published is None:
+        return seeded_sentence(seed)
+    folders = f"the published folders {', '.join(published.parts)}"
+    return f"{folders}; of the images to train on, {seeded_sentence(seed)}" if drawn else folders
 
 
 def with_lists(

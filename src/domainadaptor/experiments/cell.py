@@ -47,6 +47,8 @@ class Cell:
             "checkpoint": dict(checkpoint),
         }
         settings |= {"validation": list(seen)} if seen else {}
+        # Only where it was said: all other cells keep their names.
+        settings |= {"raw": raw} if (raw := self.network.raw.settings()) else {}
         if self.measure:
             return settings | {
                 "measure": self.measure,
@@ -74,6 +76,7 @@ class Cell:
             return self.network.command
         words = ["domainadaptor", "evaluate", self.network.argument, self.dataset]
         words += ["--weights", self.network.weights] if self.network.weights else []
+        words += self.network.raw.words()
         words += [word for name, value in self.data_options.items() for word in ("--data-option", _pair(name, value))]
         words += [word for domain in self.domains for word in ("--target", domain)]
         words += ["--method", self.method] if not self.measure else ["--measure", self.measure]

@@ -108,7 +108,7 @@ class Workshop:
 
     def _scores(self, cell: Cell, progress: Counted) -> dict[str, Any]:
         dataset = self.dataset(cell.dataset, cell.data_options)
-        opened = self.open(cell.network)
+        opened = self._open_for(cell)
         unnamed = _check_classes(opened, dataset)
         test, segments = self.stream(cell, opened)
         options = self._options(cell, opened, test, segments)
@@ -155,7 +155,7 @@ class Workshop:
     def _values(self, cell: Cell) -> dict[str, Any]:
         if cell.measure not in MEASURES:
             raise BadOption(f"there is no measurement {cell.measure!r}; available: {', '.join(MEASURES)}")
-        opened = self.open(cell.network)
+        opened = self._open_for(cell)
         test, segments = self.stream(cell, opened)
         dataset = self.dataset(cell.dataset, cell.data_options)
         setting = Setting(opened, dataset, test, segments, cell.network.path)
@@ -203,7 +203,7 @@ class Workshop:
         key = _network_key(network)
         if self._network is None or self._network[0] != key:
             argument = str(network.path) if network.path is not None else network.argument
-            opened = open_network(argument, network.weights, root=self.root)
+            opened = open_network(argument, network.weights, network.raw.classes, self.root).prepared(network.raw)
             if (
                 network.path is not None
                 and key in self._known
@@ -215,6 +215,14 @@ class Workshop:
             opened.network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
             self._network = key, opened
         return self._network[1]
+
+    def _open_for(self, cell: Cell) -> Opened:
+        """The network of a cell; its outputs in the order of the data set's classes, where they were named."""
+        opened = self.open(cell.network)
+        if cell.network.raw.classes:
+            opened = opened.in_order(self.dataset(cell.dataset, cell.data_options).classes)
+            self._network = _network_key(cell.network), opened
+        return opened
 
     def sources_of(self, network: Located, dataset: str, options: Mapping[str, Any]) -> tuple[str, ...]:
         """The domains of a data set that a network was trained on: it has the same name, or the same images."""
@@ -285,7 +293,7 @@ class _Batches:
 
 
 def _network_key(network: Located) -> str:
-    return f"{network.argument} {network.weights}"
+    return f"{network.argument} {network.weights} {network.raw}"
 
 
 def _key(name: str, options: Mapping[str, Any]) -> str:

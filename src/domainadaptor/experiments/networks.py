@@ -12,6 +12,7 @@ from domainadaptor.data.open import data_options, datasets
 from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.experiments import kinds
 from domainadaptor.networks.build import is_file
+from domainadaptor.networks.raw import Raw
 from domainadaptor.networks.zoo import blueprint
 from domainadaptor.options import suggestion
 from domainadaptor.training.recipe import WEIGHTS, Recipe, planned
@@ -50,6 +51,7 @@ class Located:
     command: str = ""  # that makes it
     missing: str = ""  # why it cannot be used; "" if it can
     training: str = ""  # the command that trains this very network; "" if nothing is known of it
+    raw: Raw = field(default_factory=Raw)  # what is said of weights in a file
 
     def is_trained_by(self, command: str) -> bool:
         """Whether a command trains it too, in whatever order its options stand; where one is not known, it may."""

@@ -5,14 +5,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from domainadaptor.data.places import fold
 from domainadaptor.data.preprocessing import Preprocessing
 from domainadaptor.errors import BadOption
 from domainadaptor.networks.checkpoint import is_checkpoint, load_checkpoint
 from domainadaptor.networks.heads import remove_head_bias
 from domainadaptor.networks.pretrained import imagenet_classes, pretrained
-from domainadaptor.networks.weights import PICKLED, as_named_in, classes_in, fit_weights, read_weights
+from domainadaptor.networks.raw import Raw
+from domainadaptor.networks.weights import PICKLED, as_named_in, classes_in, fit_weights, put, read_weights
 from domainadaptor.networks.zoo import Blueprint, blueprint
 
 
@@ -31,6 +34,7 @@ class Opened:
     dataset: str = ""  # that it was trained on, where it is known
     recipe: Mapping[str, Any] = field(default_factory=dict)  # of its training
     sources: tuple[str, ...] = ()  # its domains that were trained on
+    file: str = ""  # of raw weights, which say nothing of their preprocessing
 
     def at(self, size: int | None) -> "Opened":
         """The same for another input size, with a note where it was trained at one; None keeps its own."""
@@ -40,6 +44,37 @@ class Opened:
         if self.trained_at is not None:
             notes += (f"these weights were trained on images of side {self.trained_at}; --size {size} gives others",)
         return replace(self, preprocessing=self.preprocessing.at(size), notes=notes)
+
+    def prepared(self, raw: Raw) -> "Opened":
+        """The same with what a user says of raw weights, and a note of how those are given images.
+
+        Raises:
+            BadOption: Something is said of weights that know it themselves.
+        """
+        if not self.file:
+            replace(raw, classes=()).check_wanted(self.name)
+            return self
+        own = raw.applied(self.preprocessing)
+        note = (
+            f"{self.file} does not say how its images are to be prepared, and is given them so: {own.sentence()}; "
+            "--resize, --size, --mean and --std say otherwise"
+        )
+        return replace(self, preprocessing=own, notes=(*self.notes, note))
+
+    def in_order(self, classes: Sequence[str]) -> "Opened":
+        """The same with its outputs in the order of these classes, where it has them all under these names.
+
+        The rows of its head change places in the network itself.
+        """
+        own = {fold(name): at for at, name in enumerate(self.classes)}
+        wanted = [own.get(fold(name)) for name in classes]
+        if self.classes == tuple(classes) or len(own) != len(wanted) or None in wanted:
+            return self
+        state = self.network.state_dict()
+        rows = torch.tensor(wanted)
+        head = {name: state[name][rows] for name in blueprint(self.name).head_tensors() if name in state}
+        put(self.network, {**state, **head})
+        return replace(self, classes=tuple(classes))
 
 
 def open_network(
@@ -134,7 +169,8 @@ def _from_file(plan: Blueprint, path: Path, classes: Sequence[str]) -> Opened:
         remove_head_bias(network, len(names))
         notes += (f"{path.name} has a head without bias",)
     fit_weights(network, tensors, path, names)
-    return Opened(network, plan.name, names, plan.by_file.get(path.name, plan.preprocessing), notes=notes)
+    usual = plan.by_file.get(path.name, plan.preprocessing)
+    return Opened(network, plan.name, names, usual, notes=notes, file=path.name)
 
 
 def _only_the_bias_is_missing(tensors: Mapping[str, Tensor], network: nn.Module, plan: Blueprint) -> bool:

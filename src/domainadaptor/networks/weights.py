@@ -1,12 +1,15 @@
 """Weights from files, without running code from them, and with an explanation where they do not fit."""
 
+import argparse
 import pickle
 import re
 import warnings
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -14,15 +17,24 @@ from torch import Tensor, nn
 
 from domainadaptor.errors import BadFile
 
-PICKLED = (".pt", ".pth", ".th", ".tar", ".bin", ".ckpt")
+PICKLED = (".pt", ".pth", ".th", ".tar", ".bin", ".ckpt", ".pkl", ".t7")
 EXTRA_HEADS = "heads."  # before the names of what a checkpoint holds besides its network
+_COUNTER = "num_batches_tracked"  # which old files do not have
 _AVERAGED = "n_averaged"  # a counter that torch's averaged models keep beside module.*
 _OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12])\.")  # norm.1. is norm1. now
-_NESTED = ("state_dict", "model_state_dict", "model", "network", "net", "weights")
+_NESTED = ("state_dict", "model_state_dict", "model_dict", "model", "network", "net", "weights", "state")
+_DOMAINBED = ("featurizer.network.", "classifier.")  # body and head; both are there again as network.0. and network.1.
+# What people save beside tensors, all of it plain values: the options of a program, and numbers of numpy's.
+_HARMLESS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
+    argparse.Namespace,
+    np.dtype,
+    *((np.float64().__reduce__()[0], f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")),
+    *(type(np.dtype(kind)) for kind in ("float64", "float32", "float16", "int64", "int32", "bool")),
+]
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors in a safetensors file, or in a .pt or .pth file that holds nothing but tensors.
+    """The tensors in a safetensors file, or in a .pt or .pth file that holds nothing but tensors and plain values.
 
     Raises:
         BadFile: It is missing, damaged, of another kind, or loading it would run code.
@@ -48,8 +60,8 @@ def fit_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, c
     """
     own = network.state_dict()
     given = as_named_in(weights, own)
-    missing = [key for key in own if key not in given and not key.endswith("num_batches_tracked")]
-    extra = [key for key in given if key not in own and not key.endswith("num_batches_tracked")]
+    missing = [key for key in own if key not in given and not key.endswith(_COUNTER)]
+    extra = [key for key in given if key not in own and not key.endswith(_COUNTER)]
     if missing or extra:
         raise BadFile(
             f"{str(path)!r} does not fit {type(network).__name__}: "
@@ -88,7 +100,8 @@ def _read_pickled(path: Path) -> object:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's remarks on how it was pickled; what matters is said below
-            return torch.load(path, map_location="cpu", weights_only=True)
+            with torch.serialization.safe_globals(_HARMLESS):
+                return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise BadFile(
             f"{str(path)!r} holds more than tensors (or is damaged), and loading it could run code: {_SAVE_TENSORS}"
@@ -129,14 +142,39 @@ def _is_state_dict(value: object) -> bool:
 def as_named_in(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Removes what wrappers put before every name (module., _orig_mod., model.), where no name fits as it is.
 
-    Names that torchvision once had are taken for what they are now.
+    Names that torchvision once had are taken for what they are now, and so is a head under another name.
     """
-    given = {key: tensor for key, tensor in weights.items() if key != _AVERAGED or key in own}
+    given = _one_network(weights)
+    given = {key: tensor for key, tensor in given.items() if key != _AVERAGED or key in own}
     while not set(given) & set(own) and len({key.partition(".")[0] for key in given}) == 1:
         if any("." not in key for key in given):
             break
         given = {key.partition(".")[2]: tensor for key, tensor in given.items()}
-    return {key if key in own else _OLD_DENSENET.sub(r"\1\2.", key): tensor for key, tensor in given.items()}
+    given = {key if key in own else _OLD_DENSENET.sub(r"\1\2.", key): tensor for key, tensor in given.items()}
+    return _with_own_head(given, own)
+
+
+def _one_network(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The body and the head of an algorithm of DomainBed, each once; anything else as it is."""
+    if not all(any(key.startswith(prefix) for key in weights) for prefix in _DOMAINBED):
+        return dict(weights)
+    return {key.removeprefix(_DOMAINBED[0]): tensor for key, tensor in weights.items() if key.startswith(_DOMAINBED)}
+
+
+def _with_own_head(given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Names a linear layer as the network does, where it is all that has another name: fc is linear elsewhere."""
+    layers = []
+    for some, others in ((own, given), (given, own)):
+        alone = [key for key in some if key not in others and not key.endswith(_COUNTER)]
+        layer, *more = {key.rpartition(".")[0] for key in alone} or {""}
+        matrix = some.get(f"{layer}.weight")
+        if more or matrix is None or matrix.ndim != 2:
+            return dict(given)
+        layers.append((f"{layer}.", matrix.shape[1]))
+    (wanted, width), (there, inputs) = layers
+    if width != inputs:
+        return dict(given)
+    return {wanted + key.removeprefix(there) if key.startswith(there) else key: t for key, t in given.items()}
 
 
 def _shape_message(

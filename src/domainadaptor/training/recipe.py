@@ -14,6 +14,7 @@ from domainadaptor.data.domains import DomainDataset
 from domainadaptor.data.seeds import derived_seed
 from domainadaptor.errors import BadOption
 from domainadaptor.files import digest_of
+from domainadaptor.networks.build import is_file
 from domainadaptor.networks.zoo import blueprint
 from domainadaptor.options import check_choice, check_count, check_names, check_number, suggestion
 from domainadaptor.training.algorithm import Algorithm, Settings
@@ -87,6 +88,8 @@ class Recipe:
         """
         defaults = asdict(Recipe(self.dataset, self.sources))
         chosen = {name: value for name, value in asdict(self).items() if value != defaults[name]}
+        if self.start and is_file(self.weights):
+            del chosen["weights"]  # its digest says more than what it is called
         text = json.dumps([self.dataset, self.sources, chosen], sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]
         network = self.network.rpartition(":")[2]
@@ -140,15 +143,20 @@ def planned(
             raise BadOption(f"train has no option {name!r}; {suggestion(name, known)}")
         if known[name] is float and isinstance(value, int):
             others[name] = float(value)  # 2 and 2.0 are the same run
+    if task and "tasks" in (option or {}):
+        raise BadOption(
+            f"tasks are said twice: --task {' --task '.join(task)}, and --option tasks={(option or {})['tasks']}; say "
+            "them in one way"
+        )
     plan = blueprint(network)
-    start = _run_or_file(weights, runs)
+    start = start_file(weights, runs)
     return Recipe(
         dataset=dataset.name,
         sources=(),
         data=dataset.fingerprint(),
         network=plan.name,
-        weights=start,
-        start=_digest(start, runs),
+        weights=_run_or_file(weights, runs),
+        start="" if start is None else digest_of(start)[:12],
         size=size or plan.preprocessing.size,
         options=dict(option or {}) | ({"tasks": tuple(task)} if task else {}),
         select_options=dict(select_option or {}),
@@ -157,15 +165,16 @@ def planned(
 
 
 def _run_or_file(weights: str, runs: Path) -> str:
-    """A checkpoint of an earlier run by the run's name, which is the same on every machine."""
+    """A checkpoint of an earlier run by the run's name, another file by its own: both are the same on every machine."""
     path = Path(weights)
-    return path.parent.name if path.is_file() and path.resolve().is_relative_to(runs.resolve()) else weights
+    if path.is_file() and path.resolve().is_relative_to(runs.resolve()):
+        return path.parent.name
+    return path.name if path.is_file() and is_file(path.name) else weights
 
 
-def _digest(weights: str, runs: Path) -> str:
-    """Of the file that training starts from; "" where it is none."""
-    path = next((p for p in (runs / weights / WEIGHTS, Path(weights)) if p.is_file()), None)
-    return "" if path is None else digest_of(path)[:12]
+def start_file(weights: str, runs: Path) -> Path | None:
+    """The file that training starts from, by the name of its run or by its path; None where it is none."""
+    return next((path for path in (runs / weights / WEIGHTS, Path(weights)) if path.is_file()), None)
 
 
 def algorithms() -> dict[str, Callable[..., Algorithm]]:

@@ -52,6 +52,7 @@ class Place:
     root: Path | None
     runs: Path  # each run has a folder of its own below it
     images: Path | None  # cache of decoded images; None decodes them each time
+    start: Path | None = None  # the file of the weights that training starts from, where it is no run's
 
 
 @dataclass(frozen=True)
@@ -120,9 +121,8 @@ def _train_or_find(
 ) -> dict[str, Any]:
     preprocessing = _preprocessing(recipe)
     record_path, weights_path = folder / "record.json", folder / WEIGHTS
-    record: dict[str, Any] = {}
     if record_path.is_file() and weights_path.is_file():
-        record = json.loads(record_path.read_text(encoding="utf-8"))
+        record = _read(record_path)
     else:
         record = _train(recipe, dataset, place, watcher, preprocessing, folder) | {"command": command}
         _write(record_path, record)
@@ -259,7 +259,7 @@ def _start_network(recipe: Recipe, dataset: DomainDataset, place: Place) -> tupl
         load_body(network, found.tensors, plan, found.origin)
         return network, found.origin, found.note
     path = place.runs / recipe.weights / WEIGHTS
-    path = path if path.is_file() else Path(recipe.weights)
+    path = path if path.is_file() else place.start or Path(recipe.weights)
     if is_checkpoint(path):
         return _go_on_from(path, network, recipe, dataset)
     load_body(network, read_weights(path), plan, str(path))
@@ -286,13 +286,19 @@ def _go_on_from(path: Path, network: nn.Module, recipe: Recipe, dataset: DomainD
         fit_weights(network, started.tensors, path, dataset.classes)
     else:
         load_body(network, dict(started.tensors), blueprint(recipe.network), str(path))
-    note = card.note
+    notes = [card.note] if card.note else []
     if card.dataset == dataset.name and card.recipe.get("data") != recipe.data:
-        other = (
+        notes.append(
             f"a network trained on another split or other images of {dataset.name}, which may hold validation images"
         )
-        note = f"{note}; {other}" if note else other
-    return network, path.parent.name, note
+    # All of them, not this command's targets alone: a later command may test the same weights on another.
+    notes += [
+        f"{domain} has the name of a domain that the weights this run starts from were trained on, in "
+        f"{card.dataset!r}: if they are the same images, this is no test"
+        for domain in unseen
+        if domain in dataset.domains
+    ]
+    return network, path.parent.name, "; ".join(notes)
 
 
 def _preprocessing(recipe: Recipe) -> Preprocessing:
@@ -342,6 +348,24 @@ def _environment(device: torch.device) -> dict[str, Any]:
         "processes": workers.count(),
         "machine": platform.machine(),
     }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The record of a run that was trained before.
+
+    Raises:
+        BadFile: It is damaged.
+    """
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        record["target_accuracy"].keys(), record["recipe"].keys()
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise BadFile(
+            f"{str(path)!r} is damaged ({type(error).__name__}: {error}): expected the record of the run whose weights "
+            f"lie beside it. `evaluate` and `predict` take {WEIGHTS} as it is; to train it again, to the same weights "
+            "and a new record, delete the damaged file"
+        ) from error
+    return record
 
 
 def _write(path: Path, record: Mapping[str, Any]) -> None:

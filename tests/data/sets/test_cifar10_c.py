@@ -77,15 +77,25 @@ def test_clean_images_beside_published_files(tmp_path):
     assert len(found.domains["fog"].examples) == 4
 
 
+def test_files_without_images(tmp_path):
+    arrays(tmp_path, each=0)
+    with pytest.raises(BadFile, match=r"shape \(0, 32, 32, 3\), with labels of shape \(0,\); expected uint8 of shape"):
+        open_dataset("cifar10-c", tmp_path)
+
+
 def test_incomplete_and_wrong_files(tmp_path):
     arrays(tmp_path)
     good = np.load(tmp_path / "fog.npy")
-    for wrong in (good[:-1], good[..., 0], good.astype(np.float32), good[:10]):
+    for wrong in (good[:-1], good[..., 0], good.astype(np.float32), good[:10], good[:0], good[0, 0, 0, 0]):
         np.save(tmp_path / "fog.npy", wrong)
         with pytest.raises(BadFile, match=r"fog.npy.*expected uint8 of shape \(50000, 32, 32, 3\)"):
             open_dataset("cifar10-c", tmp_path)
     (tmp_path / "fog.npy").write_bytes(b"\x93NUMPY cut off")
     with pytest.raises(BadFile, match="not a whole .npy file"):
+        open_dataset("cifar10-c", tmp_path)
+    with (tmp_path / "fog.npy").open("wb") as file:
+        np.savez(file, fog=good)
+    with pytest.raises(BadFile, match="fog.npy' is not a whole .npy file: it is a zip archive; unpack it"):
         open_dataset("cifar10-c", tmp_path)
     np.save(tmp_path / "fog.npy", good)
     np.save(tmp_path / "labels.npy", np.full(20, 10))

@@ -8,6 +8,7 @@ from domainadaptor.data.open import open_dataset
 from domainadaptor.data.pictures import Pictures
 from domainadaptor.data.preprocessing import Preprocessing, squashed
 from domainadaptor.errors import BadFile, BadOption
+from tests.data.trees import names, plant
 
 
 @pytest.fixture
@@ -62,6 +63,14 @@ def test_damaged_images_are_found_in_the_clean_domain(root):
         found.domains["clean"].read.check("Hund/bad.png")
     with pytest.raises(BadFile):
         found.domains["fog"].read("Hund/bad.png")
+
+
+def test_classes_may_have_folders_beside_their_images(root):
+    for kind in ("große Katze", "Hund"):
+        plant(root / kind, "more", images=1)
+        (root / kind / ".one.png").unlink()
+    found = open_dataset("corrupted", root).domains["clean"]
+    assert names(found) == [f"{kind}/{name}.png" for kind in ("Hund", "große Katze") for name in ("0", "1", "more/0")]
 
 
 def test_wrong_folders_and_options(root):

@@ -48,6 +48,33 @@ def test_folders_between_domain_and_classes_are_the_split(tmp_path):
         open_dataset("folders", root)
 
 
+def test_without_a_folder_for_validation_a_tenth_of_train_is_drawn(tmp_path):
+    folders = [f"{domain}/{part}/{kind}" for domain in "ab" for part in ("train", "test") for kind in "xy"]
+    root = plant(tmp_path / "pets", *folders, images=10)
+    found = open_dataset("folders", root)
+    for domain in found.domains.values():
+        parts = {part: [e for e in domain.examples if e.split == part] for part in ("train", "val", "test")}
+        assert {part: len(examples) for part, examples in parts.items()} == {"train": 18, "val": 2, "test": 20}
+        assert [e.label for e in parts["val"]] == [0, 1]
+        assert all(e.name.startswith("test/") == (e.split == "test") for e in domain.examples)
+    assert found.splits == (
+        "the published folders test, train; of the images to train on, a tenth of each class of each domain for "
+        "validation, drawn with seed 0"
+    )
+    drawn = {tuple(open_dataset("folders", root, seed=seed).domain("a").part("val")) for seed in range(4)}
+    assert len(drawn) > 1
+
+
+def test_a_part_of_a_split_that_is_not_known(tmp_path):
+    parts = ("train", "crossval", "test", "full")
+    root = plant(
+        tmp_path / "VLCS", *(f"{d}/{part}/{kind}" for d in ("CALTECH", "SUN") for part in parts for kind in "01")
+    )
+    said = "CALTECH' seems to be split into crossval, test, train, but 'full' beside them .* is the set `vlcs`"
+    with pytest.raises(BadFile, match=said):
+        open_dataset("folders", root)
+
+
 def test_classes_may_be_called_like_parts_of_a_split(tmp_path):
     root = plant(tmp_path / "words", "a/train", "a/bus", "b/train", "b/bus")
     assert open_dataset("folders", root).classes == ("bus", "train")

@@ -3,7 +3,7 @@ import pytest
 from domainadaptor.data.open import open_dataset
 from domainadaptor.data.places import fold
 from domainadaptor.data.sets.mini_domainnet import _CLASSES
-from domainadaptor.errors import BadFile
+from domainadaptor.errors import BadFile, BadOption
 from tests.data.trees import names, plant
 
 DOMAINS = ("clipart", "painting", "real", "sketch")
@@ -43,9 +43,21 @@ def test_with_the_lists(tmp_path, place):
     assert found.splits == "the published lists"
     assert list(found.domains) == list(DOMAINS)
     assert names(found.domains["real"], "train") == ["zebra/0.png"]
-    assert names(found.domains["real"], "val") == names(found.domains["real"], "test") == ["zebra/1.png"]
-    assert len(found.domains["clipart"].part("test")) == 126
+    assert names(found.domains["real"], "val") == ["zebra/1.png"]
+    assert names(found.domains["real"], "test") == ["zebra/0.png", "zebra/1.png"]
+    assert len(found.domains["clipart"].part("test")) == 252
     assert found.skipped == {}
+
+
+def test_tested_as_in_dassl(tmp_path):
+    build(tmp_path, "domainnet")
+    with pytest.raises(BadOption, match="there are no lists in splits_mini"):
+        open_dataset("mini-domainnet", tmp_path, tested="test")
+    write_lists(tmp_path / "domainnet" / "splits_mini")
+    found = open_dataset("mini-domainnet", tmp_path, tested="test")
+    assert found.name == "mini-domainnet-tested-on-test"
+    assert names(found.domains["real"], "test") == ["zebra/1.png"]
+    assert len(found.domains["clipart"].part("test")) == 126
 
 
 def test_listed_but_missing(tmp_path):

@@ -21,7 +21,8 @@ def write_lists(folder):
             (folder / f"{domain}_{part}_kfold.txt").write_text("\n".join(lines) + "\n")
 
 
-PLACES = [".", "pacs", "PACS", "PACS/kfold", "kfold", "pacs/images", "PACS/Raw images/kfold", "pacs_data/pacs_data"]
+PLACES = [".", "pacs", "PACS", "PACS/kfold", "kfold", "pacs/images", "PACS/Raw images/kfold", "pacs_data/pacs_data",
+          "pacs/images/kfold", "images/kfold"]  # fmt: skip
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -42,6 +43,7 @@ def test_layouts_without_lists(tmp_path, place):
         ("pacs/images", "pacs/splits"),
         ("PACS/kfold", "PACS/kfold"),
         ("PACS/kfold", "PACS/pacs_label"),
+        ("pacs_data/pacs_data", "pacs_label/pacs_label"),
         ("PACS/Raw images/kfold", "PACS/Train val splits and h5py files pre-read"),
     ],
 )

@@ -55,6 +55,15 @@ def test_domainbed(tmp_path):
         open_dataset("vlcs", tmp_path, tested="test")
 
 
+def test_full_alone(tmp_path):
+    found = open_dataset("vlcs", published(tmp_path, parts=()))
+    assert found.counts() == {name: dict.fromkeys(CLASSES, 4) for name in NAMES}
+    assert "drawn with seed 0" in found.splits
+    assert all(len(domain.part("val")) == 5 for domain in found.domains.values())
+    with pytest.raises(BadOption, match="folders train, crossval and test are not there"):
+        open_dataset("vlcs", tmp_path, tested="test")
+
+
 def test_a_split_that_is_partly_there(tmp_path):
     with pytest.raises(BadFile, match="has train, test and lacks crossval"):
         open_dataset("vlcs", published(tmp_path, parts=("train", "test")))

@@ -21,6 +21,7 @@ _CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hor
 _ARRAYS = ("", "CIFAR-10-C", "CIFAR10-C")
 _IMAGES = ("cifar10-jpeg/test", "cifar10/test", "test", "")
 _SEVERITIES = 5
+_ZIP = b"PK"  # what such an archive begins with
 IMAGES = dict.fromkeys((CLEAN, *CORRUPTIONS), 10_000)
 
 
@@ -98,8 +99,9 @@ def _published(folder: Path, corruption: str, severity: int) -> Domain:
     reader = _ArrayReader(folder / f"{corruption}.npy")
     labels = _load(folder / "labels.npy")
     pixels = _array(reader.path, reader.stamp(""))
-    each, over = divmod(len(pixels), _SEVERITIES)
-    if pixels.shape[1:] != (32, 32, 3) or pixels.dtype != np.uint8 or over or labels.shape != (len(pixels),):
+    each, over = divmod(pixels.shape[0] if pixels.ndim else 0, _SEVERITIES)
+    images = (each * _SEVERITIES, 32, 32, 3)
+    if not each or over or pixels.shape != images or pixels.dtype != np.uint8 or labels.shape != images[:1]:
         raise BadFile(
             f"{str(reader.path)!r}: {pixels.dtype} of shape {pixels.shape}, with labels of shape {labels.shape}; "
             "expected uint8 of shape (50000, 32, 32, 3), the same number of images for each of five severities"
@@ -119,6 +121,9 @@ def _array(path: Path, stamp: str) -> np.ndarray:
 
 def _load(path: Path) -> np.ndarray:
     try:
+        with path.open("rb") as file:
+            if file.read(len(_ZIP)) == _ZIP:  # which numpy opens as something else than an array
+                raise ValueError("it is a zip archive; unpack it")
         loaded: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise BadFile(f"{str(path)!r} is not a whole .npy file: {error}") from error

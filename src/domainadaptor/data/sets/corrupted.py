@@ -5,7 +5,7 @@ from typing import Literal
 
 from domainadaptor.data.corrupted import CLEAN, FittedReader, check_severity, with_corruptions
 from domainadaptor.data.domains import DomainDataset
-from domainadaptor.data.places import data_root, folders_in, listing
+from domainadaptor.data.places import data_root, folders_in, listing, only_folders
 from domainadaptor.data.preprocessing import Preprocessing
 from domainadaptor.data.tree import for_testing, read_tree
 from domainadaptor.errors import BadFile
@@ -40,7 +40,7 @@ def corrupted(
     base = data_root(root)
     name = base.resolve().name
     classes = folders_in(base)
-    if not classes or all(folders_in(kind) for kind in classes):
+    if not classes or all(only_folders(kind) for kind in classes):
         raise BadFile(
             f"{str(base)!r} has {listing(base)}: expected {name}/<class>/images, without a folder for the domain"
         )

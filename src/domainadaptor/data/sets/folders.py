@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from domainadaptor.data.domains import DomainDataset, Part
-from domainadaptor.data.places import data_root, fold, folders_in, listing, some
+from domainadaptor.data.places import data_root, fold, folders_in, listing, only_folders, some
 from domainadaptor.data.tree import SplitFolders, read_tree
 from domainadaptor.errors import BadFile
 
@@ -25,7 +25,8 @@ _PARTS: dict[str, Part] = {
 def folders(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
     """Your own domains: root/<domain>/<class>/images, with whatever names they have.
 
-    Where every domain has folders train and val (and test) between it and its classes, they are the split.
+    Where every domain has folders train and val (and test) between it and its classes, they are the split; without val,
+    a tenth of train is drawn for it.
 
     Args:
         root: The folder that holds the domains.
@@ -53,8 +54,9 @@ def folders(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
         return read_tree(name, domains, seed, split=split)
     deeper = [kind for found in classes.values() for kind in found]
     # Every class holds nothing but folders: the classes are domains, and the domain is the data set.
-    if all(folders_in(kind) and not any(entry.is_file() for entry in kind.iterdir()) for kind in deeper):
+    if all(only_folders(kind) for kind in deeper):
         first = next(iter(domains.values()))
+        _check_parts(first, classes[first.name])
         raise BadFile(
             f"{str(base)!r} seems to be one folder too high: {str(deeper[0])!r} has no images, but "
             f"{listing(deeper[0])}; {expected}. Give {str(first)!r} instead"
@@ -74,6 +76,17 @@ def _split(domains: Mapping[str, Path], classes: Mapping[str, Sequence[Path]]) -
         )
     names = dict.fromkeys(fold(folder.name) for found in classes.values() for folder in found)
     return SplitFolders({name: _PARTS[name] for name in names})
+
+
+def _check_parts(domain: Path, found: Sequence[Path]) -> None:
+    """Refuses a split with a folder beside its parts that is none of them, as the copies in VLCS."""
+    parts = [folder.name for folder in found if fold(folder.name) in _PARTS]
+    others = [folder.name for folder in found if folder.name not in parts]
+    if others and any(_PARTS[fold(name)] == "train" for name in parts):
+        raise BadFile(
+            f"{str(domain)!r} seems to be split into {', '.join(parts)}, but {others[0]!r} beside them is no part of a "
+            f"split: expected {', '.join(_PARTS)} alone; move it away. VLCS as published is the set `vlcs`"
+        )
 
 
 def _is_split(found: Sequence[Path]) -> bool:

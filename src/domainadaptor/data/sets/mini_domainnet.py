@@ -3,9 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-from domainadaptor.data.domains import DomainDataset
+from domainadaptor.data.domains import DomainDataset, Tested
 from domainadaptor.data.places import data_root, find_domains
 from domainadaptor.data.tree import read_tree, with_lists
+from domainadaptor.errors import BadOption
+from domainadaptor.options import check_choice
 
 __all__ = ["mini_domainnet"]
 
@@ -27,23 +29,29 @@ IMAGES = {"clipart": 18_703, "painting": 31_202, "real": 65_609, "sketch": 24_49
 _PLACES = ("DomainNet", "MiniDomainNet", "DomainNet-126")
 
 
-def mini_domainnet(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
+def mini_domainnet(root: Path | None = None, *, seed: int = 0, tested: str = "all") -> DomainDataset:
     """MiniDomainNet: 126 things as clip art, paintings, photographs and sketches; read from DomainNet's folders.
 
-    With its lists in a folder splits_mini beside the images, those of the test lists validate source domains, and are
-    what a domain that was left out is tested on. Without them these classes of DomainNet are taken whole.
+    With its lists in a folder splits_mini beside the images, those of the test lists validate source domains. Without
+    them these classes of DomainNet are taken whole.
 
     Args:
         root: The folder that holds DomainNet.
         seed: Of the split into training and validation images, where the lists are not there.
+        tested: What a domain that was left out is tested on: all of its images, as the paper's program does, or those
+            of its test list, as Dassl does.
     """
+    check_choice("tested", tested, ("all", "test"))
     folders = find_domains("DomainNet", data_root(root), _PLACES, _DOMAINS, _CLASSES)
     found = read_tree("mini-domainnet", folders, seed, _CLASSES, subset=True)
     base = folders["real"].parent
     lists = {d: {"train": f"{d}_train.txt", "val": f"{d}_test.txt"} for d in _DOMAINS}
     # Not beside the images themselves: lists of these names there are those of all of DomainNet.
     beside = (base / "splits_mini", base.parent / "splits_mini")
-    listed = with_lists(found, lists, beside, first_label=0, subset=True, tested="val")
-    if listed is found:
-        return replace(found, splits=f"no lists in splits_mini, so all images of the classes; {found.splits}")
-    return listed
+    on: Tested = "val" if tested == "test" else "all"
+    listed = with_lists(found, lists, beside, first_label=0, subset=True, tested=on)
+    if listed is not found:
+        return listed if tested == "all" else replace(listed, name="mini-domainnet-tested-on-test")
+    if tested == "test":
+        raise BadOption("tested='test': there are no lists in splits_mini beside the images; use tested='all'")
+    return replace(found, splits=f"no lists in splits_mini, so all images of the classes; {found.splits}")

@@ -16,13 +16,13 @@ _DOMAINS = {
     "sketch": ("sketch",),
 }
 IMAGES = {"art_painting": 2048, "cartoon": 2344, "photo": 1670, "sketch": 3929}
-# As in DomainBed, as the authors' README shows, as in Dassl, as published, as on Kaggle.
+# As in DomainBed, as the authors' README shows, as in Dassl, as published, as on Kaggle, as SagNet's README shows.
 _PLACES = (
     "PACS", "PACS/kfold", "kfold", "PACS/images", "images", "PACS/Raw images/kfold", "Raw images/kfold", "pacs_data",
-    "pacs_data/pacs_data",
+    "pacs_data/pacs_data", "PACS/images/kfold", "images/kfold",
 )  # fmt: skip
 # Where the lists lie beside the images, in the same layouts.
-_LISTS = ("", "splits", "pacs_label", "pacs_split", "Train val splits and h5py files pre-read")
+_LISTS = ("", "splits", "pacs_label", "pacs_label/pacs_label", "pacs_split", "Train val splits and h5py files pre-read")
 
 
 def pacs(root: Path | None = None, *, seed: int = 0) -> DomainDataset:

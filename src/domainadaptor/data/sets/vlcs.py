@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from domainadaptor.data.domains import DomainDataset
-from domainadaptor.data.places import data_root, find_domains
+from domainadaptor.data.places import data_root, find_domains, fold, folders_in
 from domainadaptor.data.tree import SplitFolders, read_tree
 from domainadaptor.errors import BadOption
 from domainadaptor.options import check_choice
@@ -28,7 +28,7 @@ def vlcs(root: Path | None = None, *, seed: int = 0, tested: str = "all") -> Dom
     """VLCS: five things in photographs from Caltech, LabelMe, PASCAL VOC and SUN.
 
     The published folders train, crossval and test are used where they are there: images to train on, to validate with,
-    and neither.
+    and neither. Where a domain has nothing but the published folder full, its images are all there are.
 
     Args:
         root: The folder that holds it.
@@ -38,6 +38,8 @@ def vlcs(root: Path | None = None, *, seed: int = 0, tested: str = "all") -> Dom
     """
     check_choice("tested", tested, ("all", "test"))
     folders = find_domains("VLCS", data_root(root), ("VLCS",), _DOMAINS, _CLASSES)
+    alone = {domain: inside[0] for domain, folder in folders.items() if len(inside := folders_in(folder)) == 1}
+    folders |= {domain: inside for domain, inside in alone.items() if fold(inside.name) in _SPLIT.copies}
     split = replace(_SPLIT, tested="test") if tested == "test" else _SPLIT
     found = read_tree("vlcs", folders, seed, _CLASSES, aliases=_NUMBERS, split=split)
     if tested == "all":

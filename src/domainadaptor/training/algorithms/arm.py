@@ -121,6 +121,9 @@ def arm(
 ) -> Algorithm:
     """Trained to be adapted: by a learned loss (the paper's ARM), by batch norm, or by a context network.
 
+    One outer step is taken for all domains together, on the mean of their losses; the paper's program takes a step for
+    each domain, one after the other.
+
     Args:
         network: What is trained.
         settings: The outer optimizer's, and the number of classes.
