@@ -55,8 +55,8 @@ def _method(record: Record) -> str:
     """With what it was given, and what it took because nobody said otherwise."""
     run = record["run"]
     rest = {name: value for name, value in record.get("defaults", {}).items() if name not in run.get("options", {})}
-    usual = _options(rest)
-    return _with(run.get("method") or run.get("measure"), run.get("options")) + (f", otherwise {usual}" if usual else "")
+    said = _with(run.get("method") or run.get("measure"), run.get("options"))
+    return f"{said}, otherwise {_options(rest)}" if rest else said
 
 
 def _preprocessing(record: Record) -> str:

@@ -136,10 +136,9 @@ def _class_lines(records: Sequence[Record]) -> list[tuple[str, int, float, float
 
 def _by_class(records: Sequence[Record]) -> dict[str, str | float]:
     """Percent of the images of each class that were right, untouched and after."""
-    found: dict[str, str | float] = {}
-    for at, called in ((2, "untouched"), (3, "after")):
-        found |= {f"{line[0]} {called}": round(line[at], 4) for line in _class_lines(records)}
-    return found
+    lines = _class_lines(records)
+    untouched = {f"{name} untouched": round(share, 4) for name, _, share, _ in lines}
+    return {**untouched, **{f"{name} after": round(share, 4) for name, *_, share in lines}}
 
 
 def _facts(ask: Ask) -> list[Fact]:
