@@ -54,7 +54,8 @@ def origin(ask: Ask) -> Origin:
 def _method(record: Record) -> str:
     """With what it was given, and what it took because nobody said otherwise."""
     run = record["run"]
-    rest = {name: value for name, value in record.get("defaults", {}).items() if name not in run.get("options", {})}
+    given = run.get("options", {})
+    rest = {k: value for k, value in record.get("defaults", {}).items() if k not in given and value is not None}
     said = _with(run.get("method") or run.get("measure"), run.get("options"))
     return f"{said}, otherwise {_options(rest)}" if rest else said
 
