@@ -46,8 +46,11 @@ STATED = {
         {"epochs": 4, "lr": 0.05, "batch_size": 30, "options": {"tasks": ("rotation", "jigsaw")}},
         {"task rotation": 64.0, "task jigsaw": 6.0},
     ),
-    # 88.3, 90.4; 44 s
-    "erm, swad": Stated(84.0, {"epochs": 4, "lr": 0.05, "select": "swad"}),
+    # 92.5, 90.2; 33 s. While the rate falls, so may the loss, and then there is no valley: as its authors, at one rate.
+    "erm, swad": Stated(
+        86.0,
+        {"epochs": 4, "lr": 0.05, "schedule": "step", "select": "swad", "select_options": {"checks_per_epoch": 8}},
+    ),
     # 95.2, 95.6; by NOTE 95.3, 95.6; 64 s
     "erm, iabn": Stated(90.0, {"epochs": 4, "lr": 0.05, "norm": "iabn"}, {"note": 90.0}),
     # 91.1, 91.0; 35 s
@@ -110,7 +113,7 @@ def also(name: str, saved: Checkpoint) -> float:
         network.train()  # batch statistics, as the head was trained with and as adaptation runs it
         head = find_head(network, 10)
         task, draw = make_task(name.removeprefix("task "), head_width(network, head)), torch.Generator().manual_seed(0)
-        saved.fill_head(name.removeprefix("task "), task)
+        task.load_state_dict(saved.heads[name.removeprefix("task ")])
 
         @torch.no_grad()
         def solved(source: str, images: Tensor) -> tuple[Tensor, Tensor]:
