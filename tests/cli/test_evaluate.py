@@ -228,3 +228,14 @@ def test_the_tables_have_what_is_counted_of_each_domain_and_class(program, base)
     for name, row in zip(record["classes"], score["confusion"], strict=True):
         (line,) = (line for line in shown.splitlines() if f" {name} " in line)
         assert str(sum(row)) in line.split()
+
+
+def test_a_stream_of_several_domains_has_its_time_and_memory_beside_the_method(program, base):
+    words = arguments(base, "--method", "tent", "--protocol", "mixed-images", "--target", "night", "--target", "day")
+    (record,) = json.loads(program(*words, "--json").stdout)
+    shown = program(*words).stdout.splitlines()
+    first, second = (line.split("│")[2:-1] for line in shown if line.startswith("│ tent "))
+    images, changed = (sum(score[key] for score in record["scores"].values()) for key in ("images", "changed"))
+    assert first[0].strip() == str(images)
+    assert second[0].strip() == f"{100 * changed / images:.1f}"
+    assert all(text.strip() for text in second), "milliseconds, ratio and memory"

@@ -33,7 +33,7 @@ from domainadaptor.prediction import read_classes
 
 # Headings of reports, with digits.
 _ACCURACY = {"images": 0, "untouched": 1, "before step": 1, "after": 1, "better": 1, "worse": 1}
-_PRICE = {"changed": 1, "ECE untouched": 1, "ECE after": 1, "ms a batch": 1, "times plain": 2, "memory, MB": 0}
+_PRICE = {"changed": 1, "ECE untouched": 1, "ECE after": 1, "ms a batch": 0, "times plain": 2, "memory, MB": 0}
 
 
 def evaluate(
@@ -178,7 +178,7 @@ def _unseen(workshop: Any, located: Any, dataset: str, options: Mapping[str, Any
 
 def _show(records: Sequence[Mapping[str, Any]]) -> None:
     from domainadaptor.reports.grid import number
-    from domainadaptor.reports.shows.details import MEANING, domain_numbers
+    from domainadaptor.reports.shows.details import MEANING, domain_numbers, numbers_of
 
     if "values" in records[0]:
         print_json([record["values"] for record in records])
@@ -187,15 +187,15 @@ def _show(records: Sequence[Mapping[str, Any]]) -> None:
         (f"Accuracy in percent, {records[0]['run']['protocol']}", _ACCURACY, ""),
         ("Changed answers in percent, calibration, time, memory", _PRICE, MEANING),
     ):
-        columns = [Column(name, justify="right", width=max(map(len, [*name.split(), "100.0"]))) for name in headings]
+        columns = [Column(name, justify="right", width=max(map(len, [*name.split(), "10,000"]))) for name in headings]
         table = Table(Column("method, domain", no_wrap=True), *columns, title=title, caption=caption)
         for at, record in enumerate(records):
+            several = len(record["scores"]) > 1  # in one stream: time and memory are known of all together
+            lines = {f"  {domain}": domain_numbers([record], domain) for domain in record["scores"]}
             if at == 0 or record["run"]["method"] != records[at - 1]["run"]["method"]:
-                table.add_row(Text(record["run"]["method"], style="bold"))
-            for domain in record["scores"]:
-                known = domain_numbers([record], domain)
-                texts = [number(known.get(name), digits) for name, digits in headings.items()]
-                table.add_row(Text(f"  {domain}"), *texts)
+                lines = {record["run"]["method"]: numbers_of([record]) if several else {}} | lines
+            for label, known in lines.items():
+                table.add_row(Text(label), *(number(known.get(name), digits) for name, digits in headings.items()))
         out.print(table)
 
 

@@ -97,14 +97,14 @@ def details_by_domain(ask: Ask) -> list[dict[str, str | float]]:
                     "column": column,
                     "domain": domain,
                 }
-                line |= {name: round(value, 4) for name, value in _numbers(own).items()}
+                line |= {name: round(value, 4) for name, value in numbers_of(own).items()}
                 found.append(line | _by_class(own))
     return found
 
 
 def domain_numbers(records: Sequence[Record], domain: str) -> dict[str, float]:
-    """The numbers of the table above for one domain, by heading; those that are not known are left out."""
-    return _numbers([_of_domain(record, domain) for record in records])
+    """The same for one domain of them."""
+    return numbers_of([_of_domain(record, domain) for record in records])
 
 
 def class_numbers(records: Sequence[Record], domain: str) -> list[tuple[str, int, float, float]]:
@@ -112,7 +112,8 @@ def class_numbers(records: Sequence[Record], domain: str) -> list[tuple[str, int
     return _class_lines([_of_domain(record, domain) for record in records])
 
 
-def _numbers(records: Sequence[Record]) -> dict[str, float]:
+def numbers_of(records: Sequence[Record]) -> dict[str, float]:
+    """The numbers of the table above for some records together, by heading; those that are not known are left out."""
     return {column.title: value for column in _COLUMNS if (value := column.number(records)) is not None}
 
 
