@@ -5,8 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from domainadaptor import plugins as _plugins
-from domainadaptor.about import About as About
+from domainadaptor import registry as _registry
 from domainadaptor.adaptation.adaptor import Adaptation as Adaptation
 from domainadaptor.adaptation.adaptor import Adaptor as Adaptor
 from domainadaptor.adaptation.guard import CollapseGuard as CollapseGuard
@@ -19,6 +18,7 @@ from domainadaptor.errors import BadFile as BadFile
 from domainadaptor.errors import BadOption as BadOption
 from domainadaptor.errors import SourceChanged as SourceChanged
 from domainadaptor.errors import UnsupportedNetwork as UnsupportedNetwork
+from domainadaptor.method_card import About as About
 from domainadaptor.options import check_flag as _check_flag
 from domainadaptor.options import check_names as _check_names
 from domainadaptor.options import defaults_of as _defaults_of
@@ -26,7 +26,7 @@ from domainadaptor.options import meanings_of as _meanings_of
 
 __version__ = "0.1.0"
 
-_RECIPES = "domainadaptor.recipes"
+_METHODS = "domainadaptor.methods"
 
 
 def adapt(
@@ -41,7 +41,7 @@ def adapt(
 
     Args:
         network: Any trained network with batch normalization, from a batch of images to logits.
-        method: A name in `methods()`, a function like those, or "package.module:function" of your own.
+        method: A name in `list_methods()`, a function like those, or "package.module:function" of your own.
         output: A function from what the network returns to its logits, where that is neither a tensor, a tuple,
             a dict with "logits" nor an object with `.logits`.
         guard: Whether a method that remembers batches goes back to the source network, and answers a batch with it,
@@ -52,7 +52,7 @@ def adapt(
         raise BadOption(
             f"the method is a {type(method).__name__}: the network comes first, as in adapt(network, 'adabn')"
         )
-    function = _plugins.find(_RECIPES, "method", method)
+    function = _registry.find(_METHODS, "method", method)
     _check_names(function, str(method), options)
     adaptor = function(network, **options)
     if not isinstance(adaptor, Adaptor):
@@ -66,21 +66,21 @@ def adapt(
     return adaptor
 
 
-def methods() -> dict[str, str]:
+def list_methods() -> dict[str, str]:
     """Every method's name with one sentence on what it does."""
-    return {name: _plugins.sentence(function) for name, function in _plugins.table(_RECIPES).items()}
+    return {name: _registry.sentence(function) for name, function in _registry.table(_METHODS).items()}
 
 
 def about(method: str | Callable[..., Adaptor]) -> About | None:
     """A method's paper, year, kind, needs and cost; None where its function does not say."""
-    return getattr(_plugins.find(_RECIPES, "method", method), "about", None)
+    return getattr(_registry.find(_METHODS, "method", method), "about", None)
 
 
 def options_of(method: str | Callable[..., Adaptor]) -> dict[str, Any]:
     """A method's options with their defaults."""
-    return _defaults_of(_plugins.find(_RECIPES, "method", method))
+    return _defaults_of(_registry.find(_METHODS, "method", method))
 
 
 def meanings_of(method: str | Callable[..., Adaptor]) -> dict[str, str]:
     """A method's options, each with what it means and which values it takes."""
-    return _meanings_of(_plugins.find(_RECIPES, "method", method))
+    return _meanings_of(_registry.find(_METHODS, "method", method))

@@ -14,7 +14,7 @@ from domainadaptor.errors import AdaptationError, UnsupportedNetwork
 from tests.adaptation.fingerprints import assert_same, fingerprint, tensors
 from tests.conftest import ANSWER_THEMSELVES, GoldenNet, batch, make, one_network, stir, suited
 
-METHODS = list(da.methods())
+METHODS = list(da.list_methods())
 LEARNING = [name for name in METHODS if da.options_of(name).get("loss")]
 ONLINE = [name for name in METHODS if da.options_of(name).get("reset_every", 1) != 1]
 PREDICTING = [name for name in METHODS if da.about(name).kind == "prediction"]  # in place of the network's head

@@ -10,7 +10,7 @@ import domainadaptor as da
 from tests.adaptation.fingerprints import assert_same, fingerprint
 from tests.conftest import GoldenNet, make, needs, stir, suited
 
-METHODS = list(da.methods())
+METHODS = list(da.list_methods())
 
 
 class Counting(GoldenNet):

@@ -8,7 +8,7 @@ import torch
 import domainadaptor as da
 from tests.conftest import batch, make
 
-METHODS = list(da.methods())
+METHODS = list(da.list_methods())
 
 
 @pytest.mark.parametrize("context", ["no_grad", "inference_mode", "inference tensor", "enable_grad", "requires_grad"])

@@ -14,7 +14,7 @@ from domainadaptor.errors import BadOption
 from tests import conftest
 from tests.conftest import GoldenNet, batch, stir
 
-ONLINE = [name for name in da.methods() if da.options_of(name).get("reset_every", 1) != 1]
+ONLINE = [name for name in da.list_methods() if da.options_of(name).get("reset_every", 1) != 1]
 BATCHES = 200
 SIZE = 16
 

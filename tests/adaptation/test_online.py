@@ -12,7 +12,7 @@ import domainadaptor as da
 from tests.conftest import GoldenNet, batch, stir
 from tests.conftest import make as build
 
-METHODS = [name for name in da.methods() if "reset_every" in da.options_of(name)]
+METHODS = [name for name in da.list_methods() if "reset_every" in da.options_of(name)]
 BATCHES = [batch(6, 3, 12, 12, seed=seed) for seed in range(5)]
 
 

@@ -10,7 +10,7 @@ import domainadaptor as da
 from domainadaptor.errors import UnsupportedNetwork
 from tests.conftest import PER_IMAGE, GoldenNet, batch, make, stir, suited
 
-METHODS = list(da.methods())
+METHODS = list(da.list_methods())
 MIXING = [name for name in METHODS if make(suited(stir(GoldenNet()), name), name).adapt(batch(4, 3, 12, 12)).alpha]
 
 

@@ -11,83 +11,58 @@ import domainadaptor
 
 ROOT = Path(domainadaptor.__file__).parent
 
-# A room may look only into rooms that stand above it here, or into the public functions.
-MAY_IMPORT = {
+# The core: what a deployed program imports. It needs torch alone and never looks into the lab or the command line.
+CORE = {
     "errors": set(),
     "options": {"errors"},
-    "plugins": {"errors", "options"},
-    "phases": set(),
-    "norms": {"errors", "options", "phases"},
-    "adaptation": {"errors", "options", "phases", "memory", "norms"},
-    "about": set(),
-    "recipes": {"errors", "options", "about", "norms", "adaptation", "tasks"},
-    "files": {"errors"},
-    "data": {"errors", "options", "plugins", "files"},
-    "networks": {"errors", "options", "files", "norms", "data", "domainadaptor"},
-    "tasks": {"errors", "plugins", "domainadaptor"},
-    "training": {
-        "errors",
-        "options",
-        "plugins",
-        "files",
-        "memory",
-        "revision",
-        "data",
-        "networks",
-        "tasks",
-        "domainadaptor",
-    },
-    "memory": set(),
-    "revision": set(),
-    "supplies": {"errors", "data", "networks", "domainadaptor"},
-    "evaluation": {"errors", "options", "memory", "adaptation", "data"},
-    "experiments": {
-        "errors",
-        "options",
-        "files",
-        "norms",
-        "adaptation",
-        "tasks",
-        "data",
-        "networks",
-        "training",
-        "evaluation",
-        "supplies",
-        "revision",
-        "domainadaptor",
-    },
-    "prediction": {"errors", "files", "adaptation", "data"},
-    "reports": {"errors", "options", "files"},
-    "bench": {"errors", "phases", "memory", "adaptation", "data", "networks", "domainadaptor"},
-    "stress": {"errors", "options", "adaptation", "data", "domainadaptor"},
-    "demo": {"errors", "data", "domainadaptor"},
-    "cli": {
-        "errors",
-        "options",
-        "plugins",
-        "adaptation",
-        "data",
-        "files",
-        "networks",
-        "training",
-        "evaluation",
-        "experiments",
-        "supplies",
-        "prediction",
-        "reports",
-        "bench",
-        "stress",
-        "demo",
-        "domainadaptor",
-    },
-    "__init__": {"plugins", "options", "errors", "about", "adaptation"},
-    "__main__": {"cli"},
+    "registry": {"errors", "options"},
+    "profiling": set(),
+    "method_card": set(),
+    "norms": {"errors", "options", "profiling"},
+    "augmentation": {"errors", "options"},
+    "adaptation": {"errors", "options", "profiling", "norms", "augmentation", "lab.peak_memory"},
+    "tasks": {"errors", "registry", "domainadaptor"},
+    "methods": {"errors", "options", "method_card", "norms", "augmentation", "adaptation", "tasks"},
+    "__init__": {"registry", "options", "errors", "method_card", "adaptation"},
 }
+
+# The lab: a room looks into the core, and into these rooms of the lab.
+LAB: dict[str, set[str]] = {
+    "lab": set(),
+    "lab.files": set(),
+    "lab.peak_memory": set(),
+    "lab.revision": set(),
+    "lab.data": {"lab.files"},
+    "lab.networks": {"lab.files", "lab.data"},
+    "lab.training": {"lab.files", "lab.peak_memory", "lab.revision", "lab.data", "lab.networks"},
+    "lab.method_inputs": {"lab.data", "lab.networks"},
+    "lab.evaluation": {"lab.peak_memory", "lab.data"},
+    "lab.experiments": {
+        "lab.files",
+        "lab.revision",
+        "lab.data",
+        "lab.networks",
+        "lab.training",
+        "lab.evaluation",
+        "lab.method_inputs",
+    },
+    "lab.prediction": {"lab.files", "lab.data"},
+    "lab.reports": {"lab.files"},
+    "lab.bench": {"lab.peak_memory", "lab.data", "lab.networks"},
+    "lab.stress": {"lab.data"},
+    "lab.demo": {"lab.data"},
+}
+MAY_IMPORT = (
+    CORE
+    | {room: set(CORE) | {"domainadaptor"} | rooms for room, rooms in LAB.items()}
+    | {"cli": set(CORE) | set(LAB) | {"domainadaptor"}, "__main__": {"cli"}}
+)
 
 
 def room(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
-    return parts[0]
+    inner = [part for part in parts[1:2] if part != "__init__"]
+    return ".".join([parts[0], *inner]) if parts[0] == "lab" else parts[0]
 
 
 def imported(path: Path) -> set[str]:
@@ -107,7 +82,8 @@ def imported(path: Path) -> set[str]:
             if name == "domainadaptor":
                 rooms.add("domainadaptor")
             elif name.startswith("domainadaptor."):
-                rooms.add(name.split(".")[1])
+                parts = name.split(".")[1:]
+                rooms.add(".".join(parts[:2]) if parts[0] == "lab" else parts[0])
     return rooms
 
 

@@ -30,7 +30,7 @@ def test_a_wrong_command_line_exits_with_two(program, arguments):
 def test_methods(program):
     done = program("methods")
     assert done.returncode == 0
-    assert all(name in done.stdout for name in domainadaptor.methods())
+    assert all(name in done.stdout for name in domainadaptor.list_methods())
     assert "\x1b" not in done.stdout
     listed = json.loads(program("methods", "--json").stdout)
     assert listed["domainadaptor-t"]["options"]["lr"] == 1e-3

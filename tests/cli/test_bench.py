@@ -17,9 +17,9 @@ def test_a_table_a_report_and_a_chart(program, tmp_path):
 
 
 def test_growth_is_a_table_for_each_axis(program, tmp_path, monkeypatch):
-    monkeypatch.setattr("domainadaptor.bench.growth.BATCH_SIZES", (1, 2))
-    monkeypatch.setattr("domainadaptor.bench.growth.SIDES", (16,))
-    monkeypatch.setattr("domainadaptor.bench.growth.NETWORKS", ("resnet20", "resnet32"))
+    monkeypatch.setattr("domainadaptor.lab.bench.growth.BATCH_SIZES", (1, 2))
+    monkeypatch.setattr("domainadaptor.lab.bench.growth.SIDES", (16,))
+    monkeypatch.setattr("domainadaptor.lab.bench.growth.NETWORKS", ("resnet20", "resnet32"))
     command = ["bench", "--growth", "--network", "resnet20", "--method", "adabn", "--size", "16", "--batch-size", "2",
                "--rounds", "1", "--no-memory", "--device", "cpu", "--output", "out"]  # fmt: skip
     done = program(*command)

@@ -3,8 +3,8 @@ import json
 import torch
 import torchvision
 
-from domainadaptor.data.preprocessing import squashed
-from domainadaptor.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
+from domainadaptor.lab.data.preprocessing import squashed
+from domainadaptor.lab.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
 from tests.conftest import stir
 
 SMALL = ("--size", "64", "--batch-size", "2")

@@ -3,8 +3,8 @@ import json
 import pytest
 from PIL import Image
 
-from domainadaptor.data.open import datasets
-from tests.data.trees import plant
+from domainadaptor.lab.data.registry import datasets
+from tests.lab.data.trees import plant
 
 # A line of a table, without the lines between its cells.
 

@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from domainadaptor.experiments.store import Store
-from domainadaptor.networks.checkpoint import load_checkpoint
-from tests.experiments.pictures import make_checkpoint, make_pictures
+from domainadaptor.lab.experiments.store import Store
+from domainadaptor.lab.networks.checkpoint import load_checkpoint
+from tests.lab.experiments.pictures import make_checkpoint, make_pictures
 
 
 @pytest.fixture
@@ -184,8 +184,8 @@ def test_other_classes_are_refused(program, base):
 def test_lists_in_the_command_of_a_record_come_back_as_lists(program, base):
     import shlex
 
-    from domainadaptor.experiments.cell import Cell
-    from domainadaptor.experiments.networks import Located
+    from domainadaptor.lab.experiments.networks import Located
+    from domainadaptor.lab.experiments.run_spec import Cell
 
     checkpoint = base / "mine.safetensors"
     cell = Cell("folders", ("night",), Located("mine", str(checkpoint)), "sar", {"skip": ["layer3", "bn1"]})

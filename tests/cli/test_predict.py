@@ -8,9 +8,9 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import domainadaptor as da
-from domainadaptor.data.preprocessing import squashed
-from domainadaptor.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
-from domainadaptor.networks.zoo import blueprint
+from domainadaptor.lab.data.preprocessing import squashed
+from domainadaptor.lab.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
+from domainadaptor.lab.networks.zoo import blueprint
 from domainadaptor.tasks.jigsaw import Jigsaw
 from domainadaptor.tasks.learned_loss import LearnedLoss
 from domainadaptor.tasks.rotation import Rotation
@@ -214,7 +214,7 @@ def test_trained_heads_reach_the_methods_that_need_them(program, folder, tmp_pat
         assert found == pytest.approx(answers.tolist(), abs=1e-4)
         assert program("check", "c.safetensors", "--method", method).returncode == 0
     assert trained.options_for("tent") == {}
-    assert trained.options_for("domainadaptor.recipes.self_supervised:rotation").keys() == {"task"}
+    assert trained.options_for("domainadaptor.methods.self_supervised:rotation").keys() == {"task"}
 
 
 def test_a_checkpoint_without_the_head_says_how_to_train_one(program, folder, tmp_path):

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from tests.data.trees import picture
-from tests.reports.folder import CLASSES, DOMAINS, Folder, table
-from tests.reports.test_training import RECORDS
+from tests.lab.data.trees import picture
+from tests.lab.reports.folder import CLASSES, DOMAINS, Folder, table
+from tests.lab.reports.test_training import RECORDS
 
 
 @pytest.fixture

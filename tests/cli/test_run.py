@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from domainadaptor.cli.run import _helpers
-from domainadaptor.experiments.store import Store
-from tests.experiments.pictures import make_checkpoint, make_pictures
-from tests.experiments.small import records_of
+from domainadaptor.lab.experiments.store import Store
+from tests.lab.experiments.pictures import make_checkpoint, make_pictures
+from tests.lab.experiments.small import records_of
 
 TEXT = """
 title = "Small"

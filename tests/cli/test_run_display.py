@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from domainadaptor.cli.terminal import bar_columns
-from domainadaptor.experiments.execute import Workshop
+from domainadaptor.lab.experiments.runner import Workshop
 from tests.cli.test_run import OWN, arguments, base  # noqa: F401  (a fixture)
 
 SWEPT = """

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from domainadaptor.data.digits import CLASSES
-from domainadaptor.data.preprocessing import squashed
-from domainadaptor.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
+from domainadaptor.lab.data.digits import CLASSES
+from domainadaptor.lab.data.preprocessing import squashed
+from domainadaptor.lab.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
 from tests.conftest import stir
 
 SHORT = ("--batches", "4", "--every", "2", "--probe", "12", "--batch-size", "4", "--output", "out")

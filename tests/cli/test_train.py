@@ -13,12 +13,12 @@ import pytest
 import torch
 from PIL import Image
 
-from domainadaptor.data.open import open_dataset
-from domainadaptor.data.pictures import Pictures
-from domainadaptor.data.preprocessing import squashed
-from domainadaptor.networks.checkpoint import load_checkpoint
-from domainadaptor.networks.zoo import blueprint
-from domainadaptor.training import run
+from domainadaptor.lab.data.image_cache import Pictures
+from domainadaptor.lab.data.preprocessing import squashed
+from domainadaptor.lab.data.registry import open_dataset
+from domainadaptor.lab.networks.checkpoint import load_checkpoint
+from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.training import run
 
 SMALL = ["--network", "resnet20", "--weights", "none", "--size", "12", "--epochs", "2", "--batch-size", "16",
          "--lr", "0.05", "--head-lr", "1", "--device", "cpu"]  # fmt: skip
@@ -293,7 +293,7 @@ def test_what_cannot_be_trained_is_said_before_the_work(program, root, tmp_path)
 
 
 def test_another_process_at_work_is_noticed(program, root, tmp_path):
-    from domainadaptor.files import owned
+    from domainadaptor.lab.files import owned
 
     command = ["train", "folders", "--root", root, *SMALL, "--target", "nacht", "--json"]
     checkpoint = json.loads(program(*command).stdout)[0]["checkpoint"]

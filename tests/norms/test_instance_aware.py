@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import domainadaptor as da
 from domainadaptor.errors import UnsupportedNetwork
-from domainadaptor.networks.zoo import blueprint
+from domainadaptor.lab.networks.zoo import blueprint
 from domainadaptor.norms.instance_aware import InstanceAwareBatchNorm2d, make_instance_aware
 from tests.conftest import batch, stir
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from domainadaptor.data.images import list_files, read_image
-from domainadaptor.networks.build import open_network
+from domainadaptor.lab.data.images import list_files, read_image
+from domainadaptor.lab.networks.loading import open_network
 
 
 def load(root: Path, images: int) -> tuple[nn.Module, Tensor, Tensor]:

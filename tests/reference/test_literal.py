@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import domainadaptor as da
-from domainadaptor.adaptation.views import random_views
+from domainadaptor.augmentation.crops import random_views
 from tests.reference import literal
 
 EXACT = {"atol": 1e-9, "rtol": 1e-9}

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from domainadaptor.adaptation.adaptive import LayerReport
+from domainadaptor.adaptation.adaptive_network import LayerReport
 from domainadaptor.adaptation.batch import checked_batch
+from domainadaptor.adaptation.change_detection import Watch
 from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap
 from domainadaptor.adaptation.guard import CollapseGuard, Drift
 from domainadaptor.adaptation.logits import OutputReader, finite, read_logits
 from domainadaptor.adaptation.snapshot import ParameterGuard
-from domainadaptor.adaptation.watch import Watch
 from domainadaptor.errors import AdaptationError, UnsupportedNetwork
 from domainadaptor.options import check_count
 

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from domainadaptor.adaptation.logits import finite
-from domainadaptor.adaptation.part import KeptOptimizer
+from domainadaptor.adaptation.state import KeptOptimizer
 from domainadaptor.adaptation.step import gradients_of
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from domainadaptor.adaptation.logits import in_loss_precision
 from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.part import Part
+from domainadaptor.adaptation.state import Part
 
 _WINDOW = 256  # images, or four per class
 _STRAY = 0.006, 0.02  # how far weights may go, relative to their size, under fixed and under batch statistics

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from domainadaptor.adaptation.adaptive import AdaptiveNetwork, LayerReport
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, LayerReport
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.guard import Drift
-from domainadaptor.adaptation.part import Part
-from domainadaptor.memory import keep_freed
-from domainadaptor.phases import FIRST, phase
+from domainadaptor.adaptation.state import Part
+from domainadaptor.lab.peak_memory import keep_freed
+from domainadaptor.profiling import FIRST, phase
 
 
 class LearningAdaptor(Adaptor):

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from domainadaptor.adaptation import losses
 from domainadaptor.adaptation.logits import in_loss_precision
-from domainadaptor.adaptation.part import Draws, Part
-from domainadaptor.adaptation.views import random_views
+from domainadaptor.adaptation.state import Draws, Part
+from domainadaptor.augmentation.crops import random_views
 from domainadaptor.options import check_number
-from domainadaptor.phases import VIEWS, phase
+from domainadaptor.profiling import VIEWS, phase
 
 Forward = Callable[[Tensor], Tensor]
 

@@ -4,7 +4,7 @@ from functools import partial
 
 from torch.optim import SGD, Adam
 
-from domainadaptor.adaptation.part import OptimizerFactory
+from domainadaptor.adaptation.state import OptimizerFactory
 from domainadaptor.options import check_choice, check_number
 
 OPTIMIZERS = ("sgd", "adam")

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from domainadaptor.adaptation.part import Part
+from domainadaptor.adaptation.state import Part
 
 
 class Predictor(Part):

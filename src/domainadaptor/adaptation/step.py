@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from domainadaptor.adaptation.adaptive import AdaptiveNetwork, Learns, NormPolicy, listed
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, Learns, NormPolicy, listed
 from domainadaptor.adaptation.adaptor import Adaptation
 from domainadaptor.adaptation.learning import LearningAdaptor
 from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.objective import Objective
-from domainadaptor.adaptation.part import KeptOptimizer, MomentumAlone, OptimizerFactory, Part
 from domainadaptor.adaptation.predictor import Predictor
+from domainadaptor.adaptation.state import KeptOptimizer, MomentumAlone, OptimizerFactory, Part
 from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.options import check_choice
-from domainadaptor.phases import BACKWARD, SECOND, UPDATE, phase
+from domainadaptor.profiling import BACKWARD, SECOND, UPDATE, phase
 
 
 class StepAdaptor(LearningAdaptor):

@@ -6,8 +6,8 @@ from domainadaptor.cli.terminal import Json, out, print_json
 
 def algorithms(as_json: Json = False) -> None:
     """List the algorithms of `train`, the ways to choose weights, and their options."""
-    from domainadaptor.training.recipe import algorithms as known
-    from domainadaptor.training.selection import SELECTIONS
+    from domainadaptor.lab.training.recipe import algorithms as known
+    from domainadaptor.lab.training.selection import SELECTIONS
 
     if as_json:
         print_json({"algorithms": listed(known()), "selections": listed(SELECTIONS)})

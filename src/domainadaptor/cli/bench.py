@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from domainadaptor.cli.options import MethodOptions, parse_options
 from domainadaptor.cli.terminal import Device, Json, Seed, find_device, out, print_json, progress_bar
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.files import replacing
+from domainadaptor.lab.files import replacing
 
 _METHODS = ["adabn", "adamixbn", "tent", "domainadaptor-t", "domainadaptor-skd", "domainadaptor-aug"]
 
@@ -35,11 +35,11 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Time methods against plain inference of the same network, in interleaved rounds of one run."""
-    from domainadaptor.bench.growth import METHODS, around
-    from domainadaptor.bench.picture import draw
-    from domainadaptor.bench.run import compared, run_bench, where
-    from domainadaptor.bench.timing import Setting
-    from domainadaptor.networks.zoo import blueprint
+    from domainadaptor.lab.bench.growth import METHODS, around
+    from domainadaptor.lab.bench.picture import draw
+    from domainadaptor.lab.bench.run import compared, run_bench, where
+    from domainadaptor.lab.bench.timing import Setting
+    from domainadaptor.lab.networks.zoo import blueprint
 
     before = _read(compare) if compare else None
     place = str(find_device(device))
@@ -102,7 +102,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _show(rows: list[tuple[dict[str, Any], float | None]], changed: bool) -> None:
     """Two tables for each network, batch size and side: what a batch costs, and where its time goes."""
-    from domainadaptor.bench.run import where
+    from domainadaptor.lab.bench.run import where
 
     settings: dict[str, list[tuple[dict[str, Any], float | None]]] = {}
     for row, earlier in rows:
@@ -143,7 +143,7 @@ def _show_phases(rows: list[dict[str, Any]]) -> None:
 
 def _show_growth(rows: list[dict[str, Any]]) -> None:
     """A table for each axis: plain inferences and megabytes of every method at every point."""
-    from domainadaptor.bench.run import where
+    from domainadaptor.lab.bench.run import where
 
     methods = list(dict.fromkeys(row["method"] for row in rows))
     for axis in dict.fromkeys(row["axis"] for row in rows):

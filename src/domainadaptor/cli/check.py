@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 import domainadaptor
-from domainadaptor.adaptation.adaptive import LayerReport
+from domainadaptor.adaptation.adaptive_network import LayerReport
 from domainadaptor.cli.options import MethodOptions, parse_options
 from domainadaptor.cli.terminal import (
     BatchSize,
@@ -23,7 +23,7 @@ from domainadaptor.cli.terminal import (
     print_json,
     show_notes,
 )
-from domainadaptor.networks.probe import Probe, probe, stir_norms
+from domainadaptor.lab.networks.neutrality import Probe, probe, stir_norms
 
 
 def check(
@@ -47,8 +47,8 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Show which layers of a network adapt, which do not and why, and probe that wrapping is neutral."""
-    from domainadaptor.networks.build import open_network  # timm and torchvision take seconds to import
-    from domainadaptor.supplies import options_from
+    from domainadaptor.lab.method_inputs import options_from
+    from domainadaptor.lab.networks.loading import open_network  # timm and torchvision take seconds to import
 
     place = find_device(device)
     opened = open_network(network, weights, root=root, seed=seed).at(size)

@@ -12,11 +12,11 @@ from rich.text import Text
 
 from domainadaptor.cli.options import DataOptions, parse_data_options
 from domainadaptor.cli.terminal import Exit, Json, Root, err, out, print_json, progress_bar
-from domainadaptor.data.contact_sheet import contact_sheet
-from domainadaptor.data.damage import damaged
-from domainadaptor.data.domains import DomainDataset
-from domainadaptor.data.open import data_options, datasets, differs_from_published, open_dataset
 from domainadaptor.errors import BadOption
+from domainadaptor.lab.data.contact_sheet import contact_sheet
+from domainadaptor.lab.data.domains import DomainDataset
+from domainadaptor.lab.data.integrity import damaged
+from domainadaptor.lab.data.registry import data_options, datasets, differs_from_published, open_dataset
 
 app = typer.Typer(name="data", help="List data sets, look at one, or time its loading.", no_args_is_help=True)
 
@@ -84,8 +84,8 @@ def speed(
     as_json: Json = False,
 ) -> None:
     """Measure how many images of a domain are loaded a second, and how many the network predicts."""
-    from domainadaptor.bench.loading import loading_rates
-    from domainadaptor.networks.zoo import blueprint
+    from domainadaptor.lab.bench.loading import loading_rates
+    from domainadaptor.lab.networks.zoo import blueprint
 
     side = size or blueprint(network).preprocessing.size
     opened = open_dataset(dataset, root, **parse_data_options(data_option))

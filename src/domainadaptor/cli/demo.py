@@ -9,9 +9,9 @@ from rich import box
 from rich.table import Table
 
 from domainadaptor.cli.terminal import BatchSize, Device, Json, Seed, find_device, out, print_json, progress_bar
-from domainadaptor.demo.picture import draw
-from domainadaptor.demo.run import Report, amount_of_work, run_demo
 from domainadaptor.errors import BadFile
+from domainadaptor.lab.demo.picture import draw
+from domainadaptor.lab.demo.run import Report, amount_of_work, run_demo
 
 
 def demo(

@@ -27,9 +27,9 @@ from domainadaptor.cli.terminal import (
     show_damaged,
     show_notes,
 )
-from domainadaptor.data.pictures import cache_folder
 from domainadaptor.errors import BadOption
-from domainadaptor.prediction import read_classes
+from domainadaptor.lab.data.image_cache import cache_folder
+from domainadaptor.lab.prediction import read_classes
 
 # Headings of reports, with digits.
 _ACCURACY = {"images": 0, "untouched": 1, "before step": 1, "after": 1, "better": 1, "worse": 1}
@@ -86,14 +86,14 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Test a network on domains it never saw, untouched and adapted, under a protocol that says all of the order."""
-    from domainadaptor.evaluation.protocols import check_protocol
-    from domainadaptor.experiments.cell import Cell, id_of
-    from domainadaptor.experiments.execute import Workshop
-    from domainadaptor.experiments.grid import kept
-    from domainadaptor.experiments.networks import Located, named_run
-    from domainadaptor.experiments.store import Store
-    from domainadaptor.networks.build import is_file
-    from domainadaptor.networks.raw import Raw
+    from domainadaptor.lab.evaluation.protocols import check_protocol
+    from domainadaptor.lab.experiments.networks import Located, named_run
+    from domainadaptor.lab.experiments.run_spec import Cell, id_of
+    from domainadaptor.lab.experiments.runner import Workshop
+    from domainadaptor.lab.experiments.store import Store
+    from domainadaptor.lab.experiments.sweep import kept
+    from domainadaptor.lab.networks.loading import is_file
+    from domainadaptor.lab.networks.raw import Raw
 
     methods = method or ["source", "domainadaptor-t"]
     if option and len(methods) > 1 and not measure:
@@ -177,8 +177,8 @@ def _unseen(workshop: Any, located: Any, dataset: str, options: Mapping[str, Any
 
 
 def _show(records: Sequence[Mapping[str, Any]]) -> None:
-    from domainadaptor.reports.grid import number
-    from domainadaptor.reports.shows.details import MEANING, domain_numbers, numbers_of
+    from domainadaptor.lab.reports.grid import number
+    from domainadaptor.lab.reports.views.details import MEANING, domain_numbers, numbers_of
 
     if "values" in records[0]:
         print_json([record["values"] for record in records])
@@ -200,8 +200,8 @@ def _show(records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _show_classes(records: Sequence[Mapping[str, Any]]) -> None:
-    from domainadaptor.reports.grid import number
-    from domainadaptor.reports.shows.details import class_numbers
+    from domainadaptor.lab.reports.grid import number
+    from domainadaptor.lab.reports.views.details import class_numbers
 
     headings = [Column(name, no_wrap=True) for name in ("method", "domain", "class")]
     table = Table(*headings, "images", "untouched", "after", title="Accuracy in percent, by class")

@@ -7,7 +7,7 @@ from rich.table import Column, Table
 
 from domainadaptor.cli.terminal import out
 from domainadaptor.options import defaults_of, meanings_of
-from domainadaptor.plugins import sentence
+from domainadaptor.registry import sentence
 
 
 def options_with_meanings(function: Callable[..., Any]) -> dict[str, dict[str, Any]]:

@@ -18,7 +18,7 @@ def methods(
     if name:
         _show_options(name, as_json)
         return
-    known = domainadaptor.methods()
+    known = domainadaptor.list_methods()
     if as_json:
         print_json(
             {

@@ -26,9 +26,9 @@ from domainadaptor.cli.terminal import (
     progress_bar,
     show_notes,
 )
-from domainadaptor.data.sample import FolderImages
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.prediction import FolderPrediction, predict_folder, read_classes, write_csv
+from domainadaptor.lab.data.sample import FolderImages
+from domainadaptor.lab.prediction import FolderPrediction, predict_folder, read_classes, write_csv
 
 _MOST_SOURCE_IMAGES = 2000  # what EATA's authors take; more tell little more
 
@@ -71,9 +71,9 @@ def predict(
     """Predict a folder of images with the network as it is and adapted, one row a file, in file order."""
     if not output.absolute().parent.is_dir():
         raise BadFile(f"no folder for --output {str(output)!r}; make it first")
-    from domainadaptor.networks.build import is_file, open_network  # timm and torchvision take seconds to import
-    from domainadaptor.networks.raw import Raw
-    from domainadaptor.supplies import check_wants_source_images, options_from
+    from domainadaptor.lab.method_inputs import check_wants_source_images, options_from
+    from domainadaptor.lab.networks.loading import is_file, open_network  # timm and torchvision take seconds to import
+    from domainadaptor.lab.networks.raw import Raw
 
     if source_images is not None:
         check_wants_source_images(method, "--source-images")

@@ -2,7 +2,7 @@
 
 from domainadaptor.cli.listing import listed, print_functions
 from domainadaptor.cli.terminal import Json, out, print_json
-from domainadaptor.evaluation.protocols import PROTOCOLS
+from domainadaptor.lab.evaluation.protocols import PROTOCOLS
 
 
 def protocols(as_json: Json = False) -> None:

@@ -8,11 +8,11 @@ import typer
 from PIL import Image
 
 from domainadaptor.cli.terminal import Exit, Json, Root, out, print_json, show_notes
-from domainadaptor.data.domains import DomainDataset
-from domainadaptor.data.open import open_dataset
 from domainadaptor.errors import AdaptationError
-from domainadaptor.reports.closer import ImageReader
-from domainadaptor.reports.report import Report, as_json, build, write
+from domainadaptor.lab.data.domains import DomainDataset
+from domainadaptor.lab.data.registry import open_dataset
+from domainadaptor.lab.reports.error_analysis import ImageReader
+from domainadaptor.lab.reports.report import Report, as_json, build, write
 
 
 def report(

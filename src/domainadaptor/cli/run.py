@@ -27,12 +27,12 @@ from domainadaptor.cli.terminal import (
     show_damaged,
     show_notes,
 )
-from domainadaptor.data.pictures import cache_folder
 from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.lab.data.image_cache import cache_folder
 
 if TYPE_CHECKING:  # torchvision and timm take seconds to import
-    from domainadaptor.experiments.grid import Grid
-    from domainadaptor.experiments.store import Store
+    from domainadaptor.lab.experiments.store import Store
+    from domainadaptor.lab.experiments.sweep import Grid
 
 _FOLDER = Path("experiments")
 
@@ -67,9 +67,9 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run experiments: every cell of their tables that has no record yet. The same command goes on after a stop."""
-    from domainadaptor.experiments.execute import Workshop
-    from domainadaptor.experiments.grid import Grid
-    from domainadaptor.experiments.spec import NETWORKS, read_experiment
+    from domainadaptor.lab.experiments.runner import Workshop
+    from domainadaptor.lab.experiments.spec import NETWORKS, read_experiment
+    from domainadaptor.lab.experiments.sweep import Grid
 
     files = list(experiments or ())
     if listed:
@@ -161,8 +161,8 @@ def _helpers(jobs: int, words: list[str]) -> Iterator[None]:
 
 
 def _run(grids: list["Grid"], output: Path, as_json: bool) -> None:
-    from domainadaptor.experiments.grid import Watcher, run_all
-    from domainadaptor.experiments.store import Store
+    from domainadaptor.lab.experiments.store import Store
+    from domainadaptor.lab.experiments.sweep import Watcher, run_all
 
     store = Store(output, show_damaged)
     failed: dict[str, str] = {}
@@ -219,7 +219,7 @@ _NAMED = 4  # networks of an experiment that its line in the list names
 
 
 def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
-    from domainadaptor.experiments.estimate import minutes_for
+    from domainadaptor.lab.experiments.estimate import minutes_for
 
     rows = []
     for grid in grids:
@@ -258,7 +258,7 @@ def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
 
 def _look_up(grid: "Grid", output: Path) -> "Store | None":
     """The records that there are; looking makes no folders."""
-    from domainadaptor.experiments.store import Store
+    from domainadaptor.lab.experiments.store import Store
 
     if not (output / "records").is_dir():
         return None

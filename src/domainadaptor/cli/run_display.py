@@ -13,9 +13,9 @@ from rich.text import Text
 from domainadaptor.cli.terminal import Bar, bar_columns, err, out
 
 if TYPE_CHECKING:  # these take seconds to import
-    from domainadaptor.experiments.cell import Cell
-    from domainadaptor.experiments.grid import Grid
-    from domainadaptor.experiments.store import Store
+    from domainadaptor.lab.experiments.run_spec import Cell
+    from domainadaptor.lab.experiments.store import Store
+    from domainadaptor.lab.experiments.sweep import Grid
 
 _MEASURED = ("statistics-distances", "statistics-variance", "classifier-norms", "loss-curves")  # no accuracies
 
@@ -36,7 +36,7 @@ class Tables:
 
     def table(self, number: int) -> Table | None:
         """One of them; None if it has measurements instead of accuracies."""
-        from domainadaptor.reports.grid import number as written
+        from domainadaptor.lab.reports.grid import number as written
 
         table = self._tables[number]
         if table["show"] in _MEASURED:

@@ -22,10 +22,10 @@ from domainadaptor.cli.terminal import (
     show_notes,
 )
 from domainadaptor.errors import BadOption
-from domainadaptor.files import replacing
+from domainadaptor.lab.files import replacing
 
 if TYPE_CHECKING:  # it takes seconds to import
-    from domainadaptor.stress.run import Course, Report
+    from domainadaptor.lab.stress.run import Course, Report
 
 
 def stress(
@@ -66,13 +66,13 @@ def stress(
     as_json: Json = False,
 ) -> None:
     """Stream hostile batches through a method, and probe on the way what is left of what the network knew."""
-    from domainadaptor.data.open import open_dataset
-    from domainadaptor.networks.build import is_file, open_network
-    from domainadaptor.stress.gather import gather
-    from domainadaptor.stress.picture import draw
-    from domainadaptor.stress.run import Setting, amount_of_work, run_stress
-    from domainadaptor.stress.streams import KINDS
-    from domainadaptor.supplies import options_from
+    from domainadaptor.lab.data.registry import open_dataset
+    from domainadaptor.lab.method_inputs import options_from
+    from domainadaptor.lab.networks.loading import is_file, open_network
+    from domainadaptor.lab.stress.gather import gather
+    from domainadaptor.lab.stress.picture import draw
+    from domainadaptor.lab.stress.run import Setting, amount_of_work, run_stress
+    from domainadaptor.lab.stress.streams import KINDS
 
     if weights in (None, "none") and not is_file(network):
         raise BadOption(f"with which weights? say --weights FILE or pretrained, or give a checkpoint for {network!r}")

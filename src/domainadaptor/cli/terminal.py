@@ -25,7 +25,7 @@ from rich.table import Column
 from domainadaptor.errors import BadOption
 
 if TYPE_CHECKING:  # training takes seconds to import
-    from domainadaptor.training.fit import Moment
+    from domainadaptor.lab.training.fit import Moment
 
 out = Console()
 err = Console(stderr=True)

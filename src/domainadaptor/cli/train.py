@@ -24,9 +24,9 @@ from domainadaptor.cli.terminal import (
     show_notes,
     training_bar,
 )
-from domainadaptor.data.domains import DomainDataset
-from domainadaptor.data.pictures import cache_folder
 from domainadaptor.errors import BadOption
+from domainadaptor.lab.data.domains import DomainDataset
+from domainadaptor.lab.data.image_cache import cache_folder
 
 
 def train(
@@ -75,11 +75,11 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a network on several domains, leaving one out in turn; the same command again goes on where it stopped."""
-    from domainadaptor.data.open import differs_from_published, open_dataset
-    from domainadaptor.training.recipe import planned, start_file
-    from domainadaptor.training.run import Place, Watcher
-    from domainadaptor.training.run import train as run
-    from domainadaptor.training.workers import is_first, joined_by_torchrun
+    from domainadaptor.lab.data.registry import differs_from_published, open_dataset
+    from domainadaptor.lab.training.recipe import planned, start_file
+    from domainadaptor.lab.training.run import Place, Watcher
+    from domainadaptor.lab.training.run import train as run
+    from domainadaptor.lab.training.workers import is_first, joined_by_torchrun
 
     opened = open_dataset(dataset, root, **parse_data_options(data_option))
     if differs := differs_from_published(dataset, opened):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from domainadaptor.norms.adaptive import AdaptiveNorm
+from domainadaptor.norms.base import AdaptiveNorm
 from domainadaptor.norms.instance_aware import InstanceAwareBatchNorm2d, corrected
 from domainadaptor.norms.moments import in_float32
 

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from domainadaptor.norms.adaptive import AdaptiveNorm
 from domainadaptor.norms.alpha import layer_alpha
+from domainadaptor.norms.base import AdaptiveNorm
 from domainadaptor.norms.gradient import normalized
 from domainadaptor.norms.moments import (
     Moments,
@@ -22,7 +22,7 @@ from domainadaptor.norms.moments import (
     unbiased_factor,
 )
 from domainadaptor.norms.recognize import SourceNorm
-from domainadaptor.phases import STATISTICS, phase
+from domainadaptor.profiling import STATISTICS, phase
 
 
 class Use(NamedTuple):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from domainadaptor.norms.adaptive import AdaptiveNorm
+from domainadaptor.norms.base import AdaptiveNorm
 from domainadaptor.norms.moments import in_float32
 
 _NAMES = {"weight": "scale", "bias": "shift"}

@@ -6,7 +6,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from domainadaptor import plugins
+from domainadaptor import registry
 
 
 class Task(nn.Module, ABC):
@@ -25,4 +25,4 @@ class Task(nn.Module, ABC):
 
 def make_task(name: str, width: int) -> Task:
     """The task of that name, for features of that width."""
-    return cast(Task, plugins.find("domainadaptor.tasks", "task", name)(width))
+    return cast(Task, registry.find("domainadaptor.tasks", "task", name)(width))

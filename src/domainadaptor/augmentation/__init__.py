@@ -1,0 +1,1 @@
+"""Augmentations of batches of images, on tensors."""

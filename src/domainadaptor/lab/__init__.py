@@ -1,0 +1,1 @@
+"""The lab: data, networks, training, evaluation, experiments and reports around the core."""

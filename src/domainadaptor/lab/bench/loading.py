@@ -1,0 +1,71 @@
+"""How many images a second are decoded, or come from the cache, against plain inference in the same run."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from domainadaptor.lab.bench.timing import Setting, random_images
+from domainadaptor.lab.data.augment import before_cropping
+from domainadaptor.lab.data.domains import Domain
+from domainadaptor.lab.data.image_cache import Pictures
+from domainadaptor.lab.data.loaders import TrainingBatches, ordered_batches
+from domainadaptor.lab.data.preprocessing import squashed
+from domainadaptor.lab.networks.zoo import blueprint
+
+_BATCH = 64
+_LONG_ENOUGH = 1.0  # seconds: what is faster is done again
+_IMAGES = 2000  # of the domain, evenly over it, are enough to tell
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How fast one way of getting images is."""
+
+    way: str
+    images_per_second: float
+    times_plain: float  # the network's own rate
+
+
+def loading_rates(domain: Domain, network: str, size: int) -> list[Rate]:
+    """Rates of loading a domain for a network, nothing else running, and of the network itself, which comes last."""
+    preprocessing = squashed(size)
+    domain = replace(domain, examples=domain.examples[:: -(-len(domain.examples) // _IMAGES)])
+    uncached, cached, larger = (Pictures(domain, squashed(side)) for side in (size, size, before_cropping(size)))
+    with tempfile.TemporaryDirectory() as folder:
+        for pictures in (cached, larger):
+            pictures.cache(Path(folder))
+        rates = {
+            "decoded and resized": _rate(lambda: ordered_batches(uncached, preprocessing, "test", _BATCH)),
+            "from the cache": _rate(lambda: ordered_batches(cached, preprocessing, "test", _BATCH)),
+        }
+        if domain.part("train"):  # a set of test images alone has none
+            training = TrainingBatches([larger], preprocessing, _BATCH, 0)
+            rates["from the cache, augmented for training"] = _rate(
+                lambda: ((b.images, b.labels) for b, *_ in training.epoch(0))
+            )
+    plain = _plain_rate(network, size)
+    return [
+        *(Rate(way, rate, rate / plain) for way, rate in rates.items()),
+        Rate(f"{blueprint(network).name} predicts", plain, 1.0),
+    ]
+
+
+def _rate(batches: Callable[[], Iterable[tuple[Tensor, Tensor]]]) -> float:
+    begun, images = time.perf_counter(), 0
+    while True:
+        images += sum(len(labels) for _, labels in batches())
+        if (took := time.perf_counter() - begun) > _LONG_ENOUGH:
+            return images / took
+
+
+@torch.no_grad()
+def _plain_rate(network: str, size: int) -> float:
+    built = blueprint(network).build(1000).to(memory_format=torch.channels_last)
+    images = random_images(Setting(network, _BATCH, size, 1))
+    built(images)
+    return _rate(lambda: [(built(images), images)])

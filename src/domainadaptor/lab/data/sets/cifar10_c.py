@@ -1,0 +1,130 @@
+"""CIFAR-10-C: CIFAR-10's test images under fifteen corruptions. Hendrycks and Dietterich, ICLR 2019."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from domainadaptor.errors import BadFile
+from domainadaptor.lab.data.corrupted import CLEAN, check_severity, with_corruptions
+from domainadaptor.lab.data.corruptions import CORRUPTIONS
+from domainadaptor.lab.data.domains import Domain, DomainDataset, Example
+from domainadaptor.lab.data.image_folder import TESTING, for_testing, read_tree
+from domainadaptor.lab.data.locate import data_root, descend, find_folder, folders_in, listing
+from domainadaptor.options import check_count
+
+__all__ = ["cifar10_c"]
+
+_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_ARRAYS = ("", "CIFAR-10-C", "CIFAR10-C")
+_IMAGES = ("cifar10-jpeg/test", "cifar10/test", "test", "")
+_SEVERITIES = 5
+_ZIP = b"PK"  # what such an archive begins with
+IMAGES = dict.fromkeys((CLEAN, *CORRUPTIONS), 10_000)
+
+
+@dataclass(frozen=True)
+class _ArrayReader:
+    """Reads images out of a published file, which stays on disk."""
+
+    path: Path
+
+    def __call__(self, name: str) -> Image.Image:
+        """The image of that number."""
+        return Image.fromarray(np.array(_array(self.path, self.stamp(name))[int(name)]))
+
+    def check(self, name: str) -> None:
+        """Nothing: the file's header was looked at when the data set was opened."""
+
+    def stamp(self, name: str) -> str:
+        """Size of the file and time of its last change."""
+        seen = self.path.stat()
+        return f"{seen.st_size}-{seen.st_mtime_ns}"
+
+    def mark(self, name: str) -> str:
+        """Name of the file, of which there is one."""
+        return self.path.name
+
+
+def cifar10_c(root: Path | None = None, *, severity: int = 5, seed: int = 0) -> DomainDataset:
+    """CIFAR-10-C: CIFAR-10's test images under fifteen corruptions: noise, blur, weather and more.
+
+    The published files are read where they are there (labels.npy, fog.npy and so on). Otherwise the corruptions are
+    made from the test images as files, cifar10-jpeg/test/<class>/ or cifar10/test/<class>/: the same formulas and
+    constants, not the same random numbers, and drawn frost. The domain "clean" is there where these files are.
+
+    Args:
+        root: The folder that holds it.
+        severity: From 1, the mildest, to 5.
+        seed: Of what is random in the corruptions, where they are made here.
+    """
+    check_severity(severity)
+    check_count("seed", seed, low=0)
+    base = data_root(root)
+    clean = _clean(base)
+    arrays = next((place for name in _ARRAYS if (place := descend(base, name)) and _has_arrays(place)), None)
+    name = f"cifar10-c-{severity}"
+    if arrays is not None:
+        published = {corruption: _published(arrays, corruption, severity) for corruption in CORRUPTIONS}
+        domains = ({CLEAN: clean.domains[CLEAN]} if clean else {}) | published
+        return DomainDataset(name, _CLASSES, domains, f"{TESTING}; the published files", clean.skipped if clean else {})
+    if clean is None:
+        raise BadFile(
+            f"no CIFAR-10-C in {str(base)!r}, which has {listing(base)}: expected labels.npy and {len(CORRUPTIONS)} "
+            f"files as fog.npy, there or in CIFAR-10-C; or CIFAR-10's test images in one of "
+            f"{', '.join(f'{place}/<class>/' for place in _IMAGES if place)}, with the classes {', '.join(_CLASSES)}"
+        )
+    made = with_corruptions(clean.domains[CLEAN], clean.domains[CLEAN].read, severity, "cifar", seed)
+    return DomainDataset(name, _CLASSES, made, f"{TESTING}; corrupted here, with seed {seed}", clean.skipped)
+
+
+def _clean(root: Path) -> DomainDataset | None:
+    for name in _IMAGES:
+        place = descend(root, name)
+        if place and len(folders_in(place)) == len(_CLASSES) and all(find_folder(place, [kind]) for kind in _CLASSES):
+            return for_testing(read_tree("cifar10-c", {CLEAN: place}, 0, _CLASSES))
+    return None
+
+
+def _has_arrays(folder: Path) -> bool:
+    return any((folder / f"{name}.npy").is_file() for name in ("labels", *CORRUPTIONS))
+
+
+def _published(folder: Path, corruption: str, severity: int) -> Domain:
+    missing = [name for name in ("labels", *CORRUPTIONS) if not (folder / f"{name}.npy").is_file()]
+    if missing:
+        raise BadFile(f"CIFAR-10-C in {str(folder)!r} is incomplete: {', '.join(missing)} missing (.npy)")
+    reader = _ArrayReader(folder / f"{corruption}.npy")
+    labels = _load(folder / "labels.npy")
+    pixels = _array(reader.path, reader.stamp(""))
+    each, over = divmod(pixels.shape[0] if pixels.ndim else 0, _SEVERITIES)
+    images = (each * _SEVERITIES, 32, 32, 3)
+    if not each or over or pixels.shape != images or pixels.dtype != np.uint8 or labels.shape != images[:1]:
+        raise BadFile(
+            f"{str(reader.path)!r}: {pixels.dtype} of shape {pixels.shape}, with labels of shape {labels.shape}; "
+            "expected uint8 of shape (50000, 32, 32, 3), the same number of images for each of five severities"
+        )
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= len(_CLASSES):
+        raise BadFile(f"{str(folder / 'labels.npy')!r}: expected whole numbers from 0 to {len(_CLASSES) - 1}")
+    first = each * (severity - 1)
+    examples = tuple(Example(f"{at:05d}", int(labels[at]), "test") for at in range(first, first + each))
+    return Domain(corruption, examples, reader)
+
+
+@lru_cache(maxsize=2 * len(CORRUPTIONS))
+def _array(path: Path, stamp: str) -> np.ndarray:
+    """The file's images, mapped into memory: pages come when they are looked at, and go again."""
+    return _load(path)
+
+
+def _load(path: Path) -> np.ndarray:
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_ZIP)) == _ZIP:  # which numpy opens as something else than an array
+                raise ValueError("it is a zip archive; unpack it")
+        loaded: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise BadFile(f"{str(path)!r} is not a whole .npy file: {error}") from error
+    return loaded

@@ -1,0 +1,53 @@
+"""Any folder of test images under the fifteen common corruptions, as ImageNet-C was made."""
+
+from pathlib import Path
+from typing import Literal
+
+from domainadaptor.errors import BadFile
+from domainadaptor.lab.data.corrupted import CLEAN, FittedReader, check_severity, with_corruptions
+from domainadaptor.lab.data.domains import DomainDataset
+from domainadaptor.lab.data.image_folder import for_testing, read_tree
+from domainadaptor.lab.data.locate import data_root, folders_in, listing, only_folders
+from domainadaptor.lab.data.preprocessing import Preprocessing
+from domainadaptor.options import check_choice, check_count
+
+__all__ = ["corrupted"]
+
+
+def corrupted(
+    root: Path | None = None,
+    *,
+    severity: int = 5,
+    constants: Literal["cifar", "imagenet"] = "imagenet",
+    size: int | None = None,
+    seed: int = 0,
+) -> DomainDataset:
+    """Your own test images, root/<class>/images, clean and under fifteen corruptions: noise, blur, weather and more.
+
+    Args:
+        root: The folder that holds the classes.
+        severity: From 1, the mildest, to 5.
+        constants: Those of ImageNet-C or of CIFAR-10-C ("cifar").
+        size: Side of the images before they are corrupted, since the constants are lengths in pixels; 224, or 32 for
+            those of CIFAR-10-C, unless given.
+        seed: Of what is random in the corruptions.
+    """
+    check_severity(severity)
+    check_choice("constants", constants, ("imagenet", "cifar"))
+    check_count("seed", seed, low=0)
+    side = (224 if constants == "imagenet" else 32) if size is None else size
+    check_count("size", side, low=1)
+    base = data_root(root)
+    name = base.resolve().name
+    classes = folders_in(base)
+    if not classes or all(only_folders(kind) for kind in classes):
+        raise BadFile(
+            f"{str(base)!r} has {listing(base)}: expected {name}/<class>/images, without a folder for the domain"
+        )
+    found = for_testing(read_tree(name, {CLEAN: base}, 0))
+    # ImageNet-C's images were cut out of ones with a shorter side of 256; CIFAR's are whole.
+    resize = round(side * 256 / 224) if constants == "imagenet" else side
+    fitted = FittedReader(found.domains[CLEAN].read, Preprocessing(side, resize))
+    domains = with_corruptions(found.domains[CLEAN], fitted, severity, constants, seed)
+    detail = ("-cifar" if constants == "cifar" else "") + (f"-{side}px" if size is not None else "")
+    return DomainDataset(f"{name}-corrupted{detail}-{severity}", found.classes, domains, found.splits, found.skipped)

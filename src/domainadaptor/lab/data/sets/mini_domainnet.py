@@ -1,0 +1,57 @@
+"""MiniDomainNet: 126 classes of DomainNet in four styles, 140,006 images. Peng et al., ICCV 2019; Zhou et al., 2021."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from domainadaptor.errors import BadOption
+from domainadaptor.lab.data.domains import DomainDataset, Tested
+from domainadaptor.lab.data.image_folder import read_tree, with_lists
+from domainadaptor.lab.data.locate import data_root, find_domains
+from domainadaptor.options import check_choice
+
+__all__ = ["mini_domainnet"]
+
+_NAMES = """
+aircraft_carrier alarm_clock ant anvil asparagus axe banana basket bathtub bear bee bird blackberry blueberry
+bottlecap broccoli bus butterfly cactus cake calculator camel camera candle cannon canoe carrot castle cat
+ceiling_fan cello cell_phone chair chandelier coffee_cup compass computer cow crab crocodile cruise_ship dog dolphin
+dragon drums duck dumbbell elephant eyeglasses feather fence fish flamingo flower foot fork frog giraffe goatee
+grapes guitar hammer helicopter helmet horse kangaroo lantern laptop leaf lion lipstick lobster microphone monkey
+mosquito mouse mug mushroom onion panda peanut pear peas pencil penguin pig pillow pineapple potato power_outlet
+purse rabbit raccoon rhinoceros rifle saxophone screwdriver sea_turtle see_saw sheep shoe skateboard snake speedboat
+spider squirrel strawberry streetlight string_bean submarine swan table teapot teddy-bear television
+The_Eiffel_Tower The_Great_Wall_of_China tiger toe train truck umbrella vase watermelon whale zebra
+"""
+_CLASSES = tuple(_NAMES.split())
+_DOMAINS = {name: (name,) for name in ("clipart", "painting", "real", "sketch")}
+IMAGES = {"clipart": 18_703, "painting": 31_202, "real": 65_609, "sketch": 24_492}
+# DomainNet's folder in Dassl, DomainBed and the authors' program is one name, written differently.
+_PLACES = ("DomainNet", "MiniDomainNet", "DomainNet-126")
+
+
+def mini_domainnet(root: Path | None = None, *, seed: int = 0, tested: str = "all") -> DomainDataset:
+    """MiniDomainNet: 126 things as clip art, paintings, photographs and sketches; read from DomainNet's folders.
+
+    With its lists in a folder splits_mini beside the images, those of the test lists validate source domains. Without
+    them these classes of DomainNet are taken whole.
+
+    Args:
+        root: The folder that holds DomainNet.
+        seed: Of the split into training and validation images, where the lists are not there.
+        tested: What a domain that was left out is tested on: all of its images, as the paper's program does, or those
+            of its test list, as Dassl does.
+    """
+    check_choice("tested", tested, ("all", "test"))
+    folders = find_domains("DomainNet", data_root(root), _PLACES, _DOMAINS, _CLASSES)
+    found = read_tree("mini-domainnet", folders, seed, _CLASSES, subset=True)
+    base = folders["real"].parent
+    lists = {d: {"train": f"{d}_train.txt", "val": f"{d}_test.txt"} for d in _DOMAINS}
+    # Not beside the images themselves: lists of these names there are those of all of DomainNet.
+    beside = (base / "splits_mini", base.parent / "splits_mini")
+    on: Tested = "val" if tested == "test" else "all"
+    listed = with_lists(found, lists, beside, first_label=0, subset=True, tested=on)
+    if listed is not found:
+        return listed if tested == "all" else replace(listed, name="mini-domainnet-tested-on-test")
+    if tested == "test":
+        raise BadOption("tested='test': there are no lists in splits_mini beside the images; use tested='all'")
+    return replace(found, splits=f"no lists in splits_mini, so all images of the classes; {found.splits}")

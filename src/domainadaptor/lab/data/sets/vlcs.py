@@ -1,0 +1,49 @@
+"""VLCS: photographs from four collections; 5 classes, 10,729 images. Torralba and Efros, CVPR 2011."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from domainadaptor.errors import BadOption
+from domainadaptor.lab.data.domains import DomainDataset
+from domainadaptor.lab.data.image_folder import SplitFolders, read_tree
+from domainadaptor.lab.data.locate import data_root, find_domains, fold, folders_in
+from domainadaptor.options import check_choice
+
+__all__ = ["vlcs"]
+
+_CLASSES = ("bird", "car", "chair", "dog", "person")
+_DOMAINS = {
+    "caltech": ("CALTECH", "Caltech101"),
+    "labelme": ("LABELME",),
+    "pascal": ("PASCAL", "VOC2007"),
+    "sun": ("SUN", "SUN09"),
+}
+IMAGES = {"caltech": 1415, "labelme": 2656, "pascal": 3376, "sun": 3282}
+_NUMBERS = {str(number): kind for number, kind in enumerate(_CLASSES)}
+# `full` holds the images of train and crossval a second time.
+_SPLIT = SplitFolders({"train": "train", "crossval": "val", "test": "test"}, copies=("full",))
+
+
+def vlcs(root: Path | None = None, *, seed: int = 0, tested: str = "all") -> DomainDataset:
+    """VLCS: five things in photographs from Caltech, LabelMe, PASCAL VOC and SUN.
+
+    The published folders train, crossval and test are used where they are there: images to train on, to validate with,
+    and neither. Where a domain has nothing but the published folder full, its images are all there are.
+
+    Args:
+        root: The folder that holds it.
+        seed: Of the split into training and validation images, where the published folders are not there.
+        tested: What a domain that was left out is tested on: all of its images, as the paper's program does, or those
+            in its folder "test", as Dassl does.
+    """
+    check_choice("tested", tested, ("all", "test"))
+    folders = find_domains("VLCS", data_root(root), ("VLCS",), _DOMAINS, _CLASSES)
+    alone = {domain: inside[0] for domain, folder in folders.items() if len(inside := folders_in(folder)) == 1}
+    folders |= {domain: inside for domain, inside in alone.items() if fold(inside.name) in _SPLIT.copies}
+    split = replace(_SPLIT, tested="test") if tested == "test" else _SPLIT
+    found = read_tree("vlcs", folders, seed, _CLASSES, aliases=_NUMBERS, split=split)
+    if tested == "all":
+        return found
+    if any(domain.tested != "test" for domain in found.domains.values()):
+        raise BadOption("tested='test': the published folders train, crossval and test are not there; use tested='all'")
+    return replace(found, name="vlcs-tested-on-test")

@@ -1,0 +1,51 @@
+"""What methods are given besides a network: each takes what it has an option for."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+import domainadaptor
+from domainadaptor.errors import BadOption
+from domainadaptor.lab.data.preprocessing import Preprocessing
+from domainadaptor.lab.networks.checkpoint import heads_for
+
+Images = Tensor | Iterable[Any]
+
+
+def options_from(
+    method: str,
+    *,
+    heads: Mapping[str, Mapping[str, Tensor]] | None = None,
+    preprocessing: Preprocessing | None = None,
+    source_images: Images | None = None,
+    target_images: Images | None = None,
+    seed: int | None = None,
+) -> dict[str, Any]:
+    """Those options of a method that follow from what there is; the user's own come after them.
+
+    Args:
+        method: Its name.
+        heads: Trained besides the network, as a checkpoint holds them.
+        preprocessing: The network's, for methods that change pixels.
+        source_images: Like those the network was trained on: a tensor, or batches that can be gone through repeatedly.
+        target_images: Those that will be predicted, given likewise.
+        seed: Of everything random.
+    """
+    there: dict[str, Any] = {"source_images": source_images, "target_images": target_images, "seed": seed}
+    if preprocessing is not None:
+        there |= {"mean": preprocessing.mean, "std": preprocessing.std}
+    known = domainadaptor.options_of(method)
+    fitting = {option: value for option, value in there.items() if option in known and value is not None}
+    return {**heads_for(method, heads or {}), **fitting}
+
+
+def check_wants_source_images(method: str, flag: str) -> None:
+    """Refuses source images where the method has no use for them.
+
+    Raises:
+        BadOption: It has none.
+    """
+    if "source_images" not in domainadaptor.options_of(method):
+        wanting = [name for name in domainadaptor.list_methods() if "source_images" in domainadaptor.options_of(name)]
+        raise BadOption(f"{method} has no use for source images: leave out {flag}, which is for {', '.join(wanting)}")

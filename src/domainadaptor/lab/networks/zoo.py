@@ -1,0 +1,126 @@
+"""Torchvision, timm and CIFAR classifiers by name, with the preprocessing that belongs to each."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import timm
+import torch
+import torchvision
+from timm.data import resolve_data_config
+from torch import nn
+
+from domainadaptor.errors import BadOption
+from domainadaptor.lab.data.preprocessing import Preprocessing, squashed
+from domainadaptor.lab.networks.cifar_resnet import DEPTHS, CifarResNet
+from domainadaptor.options import suggestion
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A network that can be built: its name, how, and its preprocessing."""
+
+    name: str
+    preprocessing: Preprocessing
+    classes: int  # of the published network
+    make: Callable[[int], nn.Module]
+    by_file: Mapping[str, Preprocessing] = field(default_factory=dict)  # of weights that are published in such a file
+
+    def build(self, classes: int, seed: int = 0) -> nn.Module:
+        """The network with random weights, the same for the same seed, in eval mode."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.make(classes).eval()
+
+    def head_tensors(self) -> tuple[str, ...]:
+        """The names of the tensors that depend on the number of classes: those of the head, and of auxiliary ones."""
+        few, more = self._shapes(2), self._shapes(3)
+        return tuple(name for name, shape in few.items() if shape != more[name])
+
+    def _shapes(self, classes: int) -> dict[str, torch.Size]:
+        try:
+            with torch.device("meta"):  # shapes alone take no memory and no time
+                network = self.make(classes)
+        except NotImplementedError:  # torchvision's RegNets compute their widths with tensors
+            network = self.build(classes)
+        return {name: tensor.shape for name, tensor in network.state_dict().items()}
+
+
+def blueprint(name: str) -> Blueprint:
+    """The network of that name, from torchvision, timm or the CIFAR ResNets; "timm:NAME" and so on say which.
+
+    Raises:
+        BadOption: There is none; the message has the nearest names.
+    """
+    library, _, rest = name.rpartition(":")
+    theirs = {"torchvision": _torchvision_names, "timm": timm.list_models, "cifar": _cifar_names}
+    if library and library not in theirs:
+        raise BadOption(f"unknown library {library!r} in {name!r}; {suggestion(library, theirs)}")
+    if library in ("", "torchvision") and rest in _torchvision_names():
+        return _from_torchvision(rest)
+    if library in ("", "cifar") and rest in _cifar_names():
+        return _for_cifar(rest)
+    if library in ("", "timm") and rest.partition(".")[0] in timm.list_models():
+        return _from_timm(rest)
+    known = theirs[library]() if library else [name for names in theirs.values() for name in names()]
+    raise BadOption(f"unknown network {name!r}; {_nearest(rest, known)}")
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    guess = suggestion(name, known).partition("available:")[0].strip()
+    return f"{guess or 'nothing is near it'} ({len(known)} networks of torchvision, timm and CIFAR are known)"
+
+
+def _torchvision_names() -> list[str]:
+    return torchvision.models.list_models(module=torchvision.models)  # type: ignore[no-any-return]
+
+
+def _cifar_names() -> list[str]:
+    return [f"resnet{depth}" for depth in DEPTHS]
+
+
+def _for_cifar(name: str) -> Blueprint:
+    depth = int(name.removeprefix("resnet"))
+    return Blueprint(f"cifar:{name}", squashed(32), 10, lambda classes: CifarResNet(depth, classes))
+
+
+def _from_torchvision(name: str) -> Blueprint:
+    published = torchvision.models.get_model_weights(name)
+    by_file = {weights.url.rpartition("/")[2]: _transforms(weights) for weights in published}
+    # As torchvision builds them for its weights, which want other means than the usual ones and make them themselves.
+    theirs = {"init_weights": True, "transform_input": True}
+    extra: dict[str, Any] = theirs if name in ("googlenet", "inception_v3") else {}
+
+    def make(classes: int) -> nn.Module:
+        return torchvision.models.get_model(name, weights=None, num_classes=classes, **extra)  # type: ignore[no-any-return]
+
+    return Blueprint(f"torchvision:{name}", _transforms(published.DEFAULT), 1000, make, by_file)
+
+
+def _transforms(weights: Any) -> Preprocessing:
+    known = weights.transforms()
+    return Preprocessing(
+        known.crop_size[0], known.resize_size[0], tuple(known.mean), tuple(known.std), known.interpolation.value
+    )
+
+
+def _from_timm(name: str) -> Blueprint:
+    try:
+        published = timm.get_pretrained_cfg(name, allow_unregistered=False)
+    except RuntimeError as error:
+        raise BadOption(f"timm knows no weights {name!r}: leave out what follows the dot") from error
+    config = resolve_data_config(pretrained_cfg=published.to_dict() if published else {})
+    *_, height, size = config["input_size"]
+    if height != size or config.get("crop_mode") == "border":
+        raise BadOption(
+            f"timm:{name} takes images that are not square, or padded; such preprocessing is not known here"
+        )
+    resize = int(size / config["crop_pct"])
+    squash = config.get("crop_mode") == "squash"
+    preprocessing = Preprocessing(size, resize, config["mean"], config["std"], config["interpolation"], squash)
+
+    def make(classes: int) -> nn.Module:
+        return timm.create_model(name, pretrained=False, num_classes=classes)  # type: ignore[no-any-return]
+
+    classes = (published.num_classes if published else 0) or 1000  # 0: published without a head
+    return Blueprint(f"timm:{name}", preprocessing, classes, make)

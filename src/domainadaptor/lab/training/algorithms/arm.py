@@ -1,0 +1,148 @@
+"""ARM: networks that are trained to be adapted, to one domain a batch. Zhang et al., NeurIPS 2021."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from domainadaptor.errors import BadOption, UnsupportedNetwork
+from domainadaptor.lab.data.loaders import DomainBatch
+from domainadaptor.lab.networks.context import ContextNetwork
+from domainadaptor.lab.networks.statistics import norm_layers, of_each_batch
+from domainadaptor.lab.training.algorithm import Algorithm, Settings, accuracy, joined
+from domainadaptor.lab.training.inner_loop import passed, stepped
+from domainadaptor.options import check_choice, check_count, check_number, defaults_of
+from domainadaptor.tasks.learned_loss import LearnedLoss
+
+__all__ = ["arm"]
+
+LEARNED_LOSS = "learned_loss"
+
+
+class LearnedLossARM(Algorithm):
+    """One inner step down a learned loss per domain, then cross-entropy, differentiated through that step."""
+
+    adapts = True
+
+    def __init__(self, network: nn.Module, settings: Settings, inner_lr: float, learns: str) -> None:
+        super().__init__(network, settings)
+        self.heads[LEARNED_LOSS] = LearnedLoss(settings.classes)
+        self.inner_lr = inner_lr
+        self.learns = learns
+        if not self._learning():
+            raise UnsupportedNetwork(
+                f"{type(network).__name__} has no batch norm whose scale and shift the inner step could change; "
+                "use --option learns=all"
+            )
+
+    def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
+        """One outer step, the mean over domains."""
+        losses, right = [], []
+        for batch in batches:
+            logits = self.adapted_logits(batch.images)
+            losses.append(F.cross_entropy(logits, batch.labels))
+            right.append(accuracy(logits.detach(), batch.labels))
+        with torch.no_grad():
+            self.network(joined(batches)[0])  # running statistics, for use without the inner step
+        loss = torch.stack(losses).mean()
+        self.step(loss)
+        return {"loss": float(loss.detach()), "accuracy": sum(right) / len(right)}
+
+    def predict(self, images: Tensor) -> Tensor:
+        """After the inner step, as the method arm does it."""
+        if len(images) < 2:  # no statistics
+            return super().predict(images)
+        with of_each_batch(self.network):
+            return self.adapted_logits(images)
+
+    def adapted_logits(self, images: Tensor) -> Tensor:
+        """The logits after the inner step on the same images."""
+        learned = self.heads[LEARNED_LOSS]
+        after, _ = stepped(self._learning(), lambda p: learned(passed(self.network, p, images)), self.inner_lr)
+        return passed(self.network, after, images)
+
+    def _learning(self) -> dict[str, Tensor]:
+        everything: dict[str, Tensor] = dict(self.network.named_parameters())
+        if self.learns == "all":
+            return everything
+        norms = {f"{name}.{part}" for name in norm_layers(self.network) for part in ("weight", "bias")}
+        return {name: p for name, p in everything.items() if name in norms}
+
+
+class DomainwiseARM(Algorithm):
+    """Cross-entropy on one domain at a time: norm layers see a single domain, as those of adabn do."""
+
+    adapts = True
+
+    def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
+        """One step on the mean over domains."""
+        logits = [self.network(batch.images) for batch in batches]
+        loss = torch.stack([F.cross_entropy(z, b.labels) for z, b in zip(logits, batches, strict=True)]).mean()
+        self.step(loss)
+        labels = torch.cat([batch.labels for batch in batches])
+        return {"loss": float(loss.detach()), "accuracy": accuracy(torch.cat(logits).detach(), labels)}
+
+    def predict(self, images: Tensor) -> Tensor:
+        """By the statistics of the batch, as the method adabn does it."""
+        if len(images) < 2:
+            return super().predict(images)
+        with of_each_batch(self.network):
+            return super().predict(images)
+
+
+class ContextARM(Algorithm):
+    """Cross-entropy of all domains in one pass, in which each has a context of its own."""
+
+    def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
+        """One step on the joined batch, whose statistics are those that the network will run with."""
+        labels = torch.cat([batch.labels for batch in batches])
+        logits = self.pass_together(batches)
+        loss = F.cross_entropy(logits, labels)
+        self.step(loss)
+        return {"loss": float(loss.detach()), "accuracy": accuracy(logits.detach(), labels)}
+
+    def pass_together(self, batches: Sequence[DomainBatch]) -> Tensor:
+        """Each domain with its own context."""
+        return self.network(joined(batches)[0], [len(batch.labels) for batch in batches])  # type: ignore[no-any-return]
+
+    def _fresh(self) -> list[nn.Parameter]:
+        return [*super()._fresh(), *self.network.get_submodule("context").parameters()]
+
+
+def arm(
+    network: nn.Module,
+    settings: Settings,
+    *,
+    variant: str = "ll",
+    inner_lr: float = 0.1,
+    learns: str = "norms",
+    context: int = 1,
+) -> Algorithm:
+    """Trained to be adapted: by a learned loss (the paper's ARM), by batch norm, or by a context network.
+
+    One outer step is taken for all domains together, on the mean of their losses; the paper's program takes a step for
+    each domain, one after the other.
+
+    Args:
+        network: What is trained.
+        settings: The outer optimizer's, and the number of classes.
+        variant: "ll", a learned loss; "bn", batch norm on one domain at a time; "cml", a context network.
+        inner_lr: Of the step down the learned loss.
+        learns: What that step changes: "norms" as in the paper's program, or "all" as in ARM's.
+        context: Channels that the context network adds to the images.
+    """
+    check_choice("variant", variant, ("ll", "bn", "cml"))
+    check_choice("learns", learns, ("norms", "all"))
+    check_number("inner_lr", inner_lr, low=0)
+    check_count("context", context, low=1)
+    given = {"inner_lr": inner_lr, "learns": learns, "context": context}
+    idle = {"ll": ("context",), "bn": ("inner_lr", "learns", "context"), "cml": ("inner_lr", "learns")}[variant]
+    defaults = defaults_of(arm)
+    if wrong := [name for name in idle if given[name] != defaults[name]]:
+        raise BadOption(f"{wrong[0]}={given[wrong[0]]!r} has no effect with variant={variant!r}: leave it out")
+    if variant == "ll":
+        return LearnedLossARM(network, settings, inner_lr, learns)
+    if variant == "cml":
+        return ContextARM(ContextNetwork(network, context), settings)
+    return DomainwiseARM(network, settings)

@@ -1,0 +1,51 @@
+"""ERM, which the paper calls DeepAll: all domains as one, cross-entropy; with self-supervised tasks if asked."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from domainadaptor.lab.data.loaders import DomainBatch
+from domainadaptor.lab.networks.statistics import untracked
+from domainadaptor.lab.training.algorithm import Algorithm, Settings, accuracy, joined
+from domainadaptor.tasks import Task, make_task
+
+__all__ = ["erm"]
+
+
+class ERM(Algorithm):
+    """Cross-entropy over all domains, plus the weighted loss of each task on transformed images."""
+
+    def __init__(self, network: nn.Module, settings: Settings, tasks: Sequence[str] = ()) -> None:
+        super().__init__(network, settings)
+        self.heads.update({name: make_task(name, self.width()) for name in tasks})
+
+    def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
+        """One step on the joined batch."""
+        images, labels = joined(batches)
+        logits = self.network(images)
+        loss = F.cross_entropy(logits, labels)
+        numbers = {"accuracy": accuracy(logits.detach(), labels)}
+        for name, task in self.heads.items():
+            assert isinstance(task, Task)
+            changed, targets = task.examples(images, draw)
+            # The running statistics are those of whole, upright images: what the network will see.
+            with untracked(self.network):
+                answers = task(self.features(changed))
+            task_loss = F.cross_entropy(answers, targets)
+            loss = loss + task.weight * task_loss
+            numbers |= {f"{name}_loss": float(task_loss.detach()), f"{name}_accuracy": accuracy(answers, targets)}
+        self.step(loss)
+        return {"loss": float(loss.detach()), **numbers}
+
+
+def erm(network: nn.Module, settings: Settings, *, tasks: Sequence[str] = ()) -> Algorithm:
+    """Cross-entropy over all source domains as one (DeepAll).
+
+    Args:
+        network: What is trained.
+        settings: The outer optimizer's, and the number of classes.
+        tasks: Self-supervised tasks trained along, each with a head of its own: "rotation", "jigsaw".
+    """
+    return ERM(network, settings, (tasks,) if isinstance(tasks, str) else tuple(tasks))

@@ -1,0 +1,62 @@
+"""MLDG: a step on some domains must help on another. Li et al., AAAI 2018."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from domainadaptor.errors import BadOption
+from domainadaptor.lab.data.loaders import DomainBatch
+from domainadaptor.lab.training.algorithm import Algorithm, Settings, accuracy, joined
+from domainadaptor.lab.training.inner_loop import passed, stepped
+from domainadaptor.options import check_flag, check_number
+
+__all__ = ["mldg"]
+
+
+class MLDG(Algorithm):
+    """Leaves one domain out of each step: loss on the others, plus loss on that one after a step on the others."""
+
+    def __init__(self, network: nn.Module, settings: Settings, beta: float, second_order: bool) -> None:
+        super().__init__(network, settings)
+        self.beta = beta
+        self.second_order = second_order
+
+    def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
+        """One outer step."""
+        if len(batches) < 2:
+            raise BadOption("mldg leaves one source domain out of each step: it needs two or more")
+        left_out = int(torch.randint(len(batches), (), generator=draw))
+        images, labels = joined([b for at, b in enumerate(batches) if at != left_out])
+        loss, logits = self.outer_loss(images, labels, batches[left_out])
+        self.step(loss)
+        return {"loss": float(loss.detach()), "accuracy": accuracy(logits.detach(), labels)}
+
+    def outer_loss(self, images: Tensor, labels: Tensor, left_out: DomainBatch) -> tuple[Tensor, Tensor]:
+        """Both losses together, and the logits on the domains that the inner step is taken on."""
+        lr = float(self.optimizer.param_groups[0]["lr"])
+        parameters = dict(self.network.named_parameters())
+        logits = self.network(images)  # also for the running statistics
+        loss = F.cross_entropy(logits, labels)
+        if self.second_order:
+            after, _ = stepped(parameters, lambda p: F.cross_entropy(passed(self.network, p, images), labels), lr)
+        else:
+            gradients = torch.autograd.grad(loss, list(parameters.values()), retain_graph=True)
+            after = {name: p - lr * g for (name, p), g in zip(parameters.items(), gradients, strict=True)}
+        later = F.cross_entropy(passed(self.network, after, left_out.images), left_out.labels)
+        return loss + self.beta * later, logits
+
+
+def mldg(network: nn.Module, settings: Settings, *, beta: float = 1.0, second_order: bool = False) -> Algorithm:
+    """A step on some source domains must also help on another one.
+
+    Args:
+        network: What is trained.
+        settings: The outer optimizer's, and the number of classes; the inner step has its rate.
+        beta: Weight of the loss on the domain that was left out.
+        second_order: Differentiate through the inner step; off as in the paper's program.
+    """
+    check_number("beta", beta, low=0)
+    check_flag("second_order", second_order)
+    return MLDG(network, settings, beta, second_order)

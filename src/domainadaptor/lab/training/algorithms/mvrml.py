@@ -1,0 +1,123 @@
+"""MVRML: short trajectories from the same weights, then a step toward their ends. Zhang et al., ECCV 2022."""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.optim import Optimizer
+
+from domainadaptor.lab.data.loaders import DomainBatch
+from domainadaptor.lab.networks.statistics import reestimate
+from domainadaptor.lab.training.algorithm import Algorithm, Settings, accuracy, joined
+from domainadaptor.lab.training.workers import average_gradients
+from domainadaptor.options import check_count, check_number
+
+__all__ = ["mvrml"]
+
+
+class MVRML(Algorithm):
+    """Each trajectory splits the domains anew, steps on some, then on the rest, a few times over."""
+
+    def __init__(self, network: nn.Module, settings: Settings, trajectories: int, length: int, outer_lr: float) -> None:
+        super().__init__(network, settings)
+        self.trajectories, self.length = trajectories, length
+        self.outer_lr = outer_lr
+        self.rounds = trajectories * length
+        self._walker = torch.optim.Adam(self._groups(), lr=settings.lr, weight_decay=settings.weight_decay)
+
+    def _make_optimizer(self) -> Optimizer:
+        return torch.optim.SGD(self.network.parameters(), lr=self.outer_lr)
+
+    def set_lr(self, lr: float) -> None:
+        """A new inner rate, and the outer one in the same proportion."""
+        share = lr / self.settings.lr
+        for group in self._walker.param_groups:
+            group["lr"] = lr * group["factor"]
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.outer_lr * share
+
+    def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
+        """All trajectories, then one outer step."""
+        domains = len(batches) // self.rounds
+        start = [p.detach().clone() for p in self.network.parameters()]
+        ends = [torch.zeros_like(p) for p in start]
+        losses, right = [], []
+        for trajectory in range(self.trajectories):
+            for step in range(self.length):
+                at = (trajectory * self.length + step) * domains
+                loss, share = self._walk(batches[at : at + domains], draw)
+                losses.append(loss)
+                right.append(share)
+            with torch.no_grad():
+                for end, p, first in zip(ends, self.network.parameters(), start, strict=True):
+                    end += p / self.trajectories
+                    p.copy_(first)
+        for p, end in zip(self.network.parameters(), ends, strict=True):
+            p.grad = p.detach() - end
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return {"loss": sum(losses) / len(losses), "accuracy": sum(right) / len(right)}
+
+    def _walk(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> tuple[float, float]:
+        """A step on the first two domains of a random order, then one on the others; mean loss and accuracy."""
+        order = torch.randperm(len(batches), generator=draw).tolist()
+        split = min(2, max(1, len(order) - 1))
+        losses, right = [], []
+        for part in (order[:split], order[split:]):
+            if not part:
+                continue
+            images, labels = joined([batches[at] for at in part])
+            torch.clear_autocast_cache()  # it holds weights of before the last step
+            logits = self.network(images)
+            loss = F.cross_entropy(logits, labels)
+            self._walker.zero_grad(set_to_none=True)
+            loss.backward()
+            average_gradients(self.network.parameters())
+            self._walker.step()
+            losses.append(float(loss.detach()))
+            right.append(accuracy(logits.detach(), labels))
+        return sum(losses) / len(losses), sum(right) / len(right)
+
+    def before_check(self, rounds: Iterable[Sequence[DomainBatch]], steps: int) -> None:
+        """Running statistics of the weights that were stepped to: no batch has passed through them."""
+        reestimate(self.network, islice(rounds, max(1, steps // 2)), self.pass_together)
+
+    def resume_state(self) -> dict[str, Any]:
+        """With the state of the inner optimizer, which is carried from one trajectory to the next."""
+        return super().resume_state() | {"walker": self._walker.state_dict()}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Goes on from there."""
+        super().resume(state)
+        self._walker.load_state_dict(state["walker"])
+
+
+def mvrml(
+    network: nn.Module,
+    settings: Settings,
+    *,
+    trajectories: int = 3,
+    length: int = 3,
+    outer_lr: float = 0.05,
+) -> Algorithm:
+    """Several short trajectories over random splits of the domains, and a step toward the mean of their ends.
+
+    An update takes `trajectories` times `length` batches of each domain, so that an epoch has as many times fewer
+    updates than that of another algorithm; its authors' epochs see the images as many times more often. Theirs has the
+    head's higher rate and the weight decay in the outer step, here the inner ones have both; Adam's state goes on from
+    one trajectory to the next, as in their `mvrml` (their script runs a form in which it starts anew).
+
+    Args:
+        network: What is trained.
+        settings: The inner optimizer's (Adam; its authors' rate is 0.001), and the number of classes.
+        trajectories: How many start from the same weights.
+        length: Steps of a trajectory, each on all domains.
+        outer_lr: Share of the way to the mean of the ends.
+    """
+    check_count("trajectories", trajectories, low=1)
+    check_count("length", length, low=1)
+    check_number("outer_lr", outer_lr, low=0, above=True)
+    return MVRML(network, settings, trajectories, length, outer_lr)

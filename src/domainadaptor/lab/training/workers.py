@@ -1,0 +1,86 @@
+"""Several processes that train one network together, started by torchrun: shares of a batch, averaged gradients."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from domainadaptor.lab.data.loaders import DomainBatch
+
+
+def count() -> int:
+    """How many processes there are; 1 without torchrun."""
+    return dist.get_world_size() if _together() else 1
+
+
+def is_first() -> bool:
+    """Whether this process is the one that writes files."""
+    return not _together() or dist.get_rank() == 0
+
+
+def wait() -> None:
+    """Until all processes are here."""
+    if _together():
+        dist.barrier()
+
+
+def start_alike(module: nn.Module) -> None:
+    """The first process's parameters and buffers, in all of them."""
+    if _together():
+        for tensor in [*module.parameters(), *module.buffers()]:
+            dist.broadcast(tensor.detach(), src=0)
+
+
+def share(batch: DomainBatch) -> DomainBatch:
+    """Every process's part of a batch; all of it where there is one process, or fewer images than processes."""
+    if not _together() or len(batch.labels) < count():
+        return batch
+    rank, step = dist.get_rank(), count()
+    return batch._replace(images=batch.images[rank::step], labels=batch.labels[rank::step])
+
+
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """The mean of the gradients over all processes, in all of them."""
+    if _together():
+        _average(p.grad for p in parameters if p.grad is not None)
+
+
+def average_statistics(module: nn.Module) -> None:
+    """The mean of the running statistics over all processes, which saw different shares of the batches."""
+    if _together():
+        _average(buffer for buffer in module.buffers() if buffer.is_floating_point())
+
+
+@contextmanager
+def joined_by_torchrun(device: torch.device) -> Iterator[torch.device]:
+    """Joins the other processes if torchrun started this one; yields the device of this process."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ or "LOCAL_RANK" not in os.environ:
+        yield device
+        return
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield device
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+def _together() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+@torch.no_grad()
+def _average(tensors: Iterable[Tensor]) -> None:
+    held = list(tensors)
+    if held:
+        flat = torch.cat([tensor.reshape(-1) for tensor in held])
+        dist.all_reduce(flat)
+        flat /= count()
+        for tensor, part in zip(held, flat.split([t.numel() for t in held]), strict=True):
+            tensor.copy_(part.view_as(tensor))

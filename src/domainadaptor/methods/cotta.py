@@ -1,0 +1,175 @@
+"""CoTTA: a student learns from a slow teacher that looks at many views. Wang et al., CVPR 2022."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
+from domainadaptor.adaptation.adaptor import Adaptation, Adaptor
+from domainadaptor.adaptation.descent import take_step
+from domainadaptor.adaptation.ema import everything, follow
+from domainadaptor.adaptation.learning import LearningAdaptor
+from domainadaptor.adaptation.logits import finite, in_loss_precision
+from domainadaptor.adaptation.optimizers import optimizer_called
+from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
+from domainadaptor.augmentation.cotta import cotta_view
+from domainadaptor.augmentation.pixels import IMAGENET_MEAN, IMAGENET_STD, PerChannel, Pixels
+from domainadaptor.method_card import about
+from domainadaptor.norms.batch_only import batch_only
+from domainadaptor.norms.moments import VARIANCES, Variance
+from domainadaptor.options import check_choice, check_count, check_number
+
+__all__ = ["cotta"]
+
+
+class _Cotta(LearningAdaptor):
+    """The teacher predicts; the student learns from it; the anchor, which is the source, says when views are needed."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        variance: Variance,
+        symmetric: bool,
+        optimizer: OptimizerFactory,
+        ema: float,
+        rst: float,
+        ap: float,
+        views: int,
+        pixels: Pixels,
+        seed: int,
+        reset_every: int | None,
+        predict: str,
+    ) -> None:
+        super().__init__(network, reset_every=reset_every)
+        self._norm = partial(batch_only, variance=variance)
+        self._symmetric = symmetric
+        self._optimizer = KeptOptimizer(optimizer)
+        self._draws = Draws(seed)
+        self._ema, self._rst, self._ap, self._views = ema, rst, ap, views
+        self._pixels = pixels
+        self._predict_after = predict == "after"
+        self._rebuild()
+
+    def _build(self) -> AdaptiveNetwork:
+        build = partial(AdaptiveNetwork, self.source, norm=self._norm, others=True)
+        self._student, self._anchor = build(learns="all"), build(learns="nothing")
+        self._start = {name: p.detach().clone() for name, p in everything(self._student).items()}
+        return build(learns="all")
+
+    def _parts(self) -> Sequence[Part]:
+        return self._student, self._anchor, self._optimizer, self._draws
+
+    def _learn(self, images: Tensor) -> Adaptation:
+        before = self._first_pass(images, grad=False)
+        alpha, note = self._main.alphas(), self._main.single_note()
+        if not finite(before):
+            why = "the logits under batch statistics are not finite"
+            return self._fall_back(images, self._run_source(images), alpha, why)
+        answer = self._taught(images, before)
+        logits = self._first_pass(images, grad=True, network=self._student)
+        loss = self._consistency(in_loss_precision(logits), in_loss_precision(answer))
+        why_not = take_step(loss, self._student.learnable(), self._optimizer)
+        if why_not is not None:
+            return self._fall_back(images, before, alpha, why_not)
+        follow(self._main, self._student, 1 - self._ema)
+        self._restore()
+        if self._predict_after:
+            with torch.no_grad():
+                answer = self._pass(images)
+        return Adaptation(answer.detach(), before.detach(), loss.item(), alpha, note)
+
+    def _taught(self, images: Tensor, plain: Tensor) -> Tensor:
+        """What the teacher says: of the images, or the mean over views of them where the anchor is not sure."""
+        anchor = in_loss_precision(self._first_pass(images, grad=False, network=self._anchor))
+        if float(anchor.softmax(1).amax(1).mean()) >= self._ap:
+            return plain
+        pixels = self._pixels.of(images)
+        total = torch.zeros_like(in_loss_precision(plain))
+        with torch.no_grad():
+            for _ in range(self._views):
+                view = self._pixels.back(cotta_view(pixels, self._draws.generator), images)
+                total += in_loss_precision(self._pass(view))
+        return (total / self._views).to(plain.dtype)
+
+    def _consistency(self, student: Tensor, teacher: Tensor) -> Tensor:
+        toward = -(teacher.softmax(1) * student.log_softmax(1)).sum(1).mean()
+        if not self._symmetric:
+            return toward
+        return 0.5 * toward - 0.5 * (student.softmax(1) * teacher.log_softmax(1)).sum(1).mean()
+
+    @torch.no_grad()
+    def _restore(self) -> None:
+        """Each single weight of the student goes back to the source's with a small probability."""
+        for name, p in everything(self._student).items():
+            chosen = torch.rand(p.shape, generator=self._draws.generator, dtype=torch.float32, device="cpu") < self._rst
+            p.copy_(torch.where(chosen.to(p.device), self._start[name], p))
+
+    def _catch_up(self, images: Tensor) -> None:
+        with torch.no_grad():
+            self._pass(images)
+
+
+@about("Wang et al., CoTTA", 2022, "teacher", forwards="3 + views", backwards="1")
+def cotta(
+    network: nn.Module,
+    *,
+    views: int = 32,
+    ap: float = 0.92,
+    rst: float = 0.01,
+    ema: float = 0.999,
+    consistency: str = "ce",
+    lr: float = 1e-3,
+    optimizer: str = "adam",
+    momentum: float = 0.9,
+    reset_every: int | None = None,
+    predict: str = "before",
+    variance: Variance = "biased",
+    mean: PerChannel = IMAGENET_MEAN,
+    std: PerChannel = IMAGENET_STD,
+    seed: int = 0,
+) -> Adaptor:
+    """All weights of a student learn from a slow teacher that looks at many views; the teacher predicts.
+
+    Args:
+        network: Any trained network with norm layers; batch norms use batch statistics.
+        views: How many random views of the batch the teacher averages where the source network is not sure.
+        ap: The source is sure if its mean confidence is at least this: 0.92 for CIFAR-10, 0.72 for CIFAR-100, 0.1 for
+            ImageNet.
+        rst: With which probability each single weight of the student goes back to the source after a step.
+        ema: How much of itself the teacher keeps after each step.
+        consistency: The loss: "ce" toward the teacher as on CIFAR, or "symmetric" as on ImageNet.
+        lr: The learning rate.
+        optimizer: "adam" as on CIFAR, or "sgd" as on ImageNet (with lr 0.01).
+        momentum: Of "sgd"; Adam's first.
+        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
+        predict: "before" the step as its authors, views included, or "after" it with one more pass of the teacher.
+        variance: "biased" as batch normalization, or "unbiased".
+        mean: That the images were normalized with, for each channel; views are made of pixels from 0 to 1.
+        std: The same for the deviation.
+        seed: Of the views and of the weights that go back.
+    """
+    check_count("views", views, low=1)
+    check_number("ap", ap, low=0, high=1)
+    check_number("rst", rst, low=0, high=1)
+    check_number("ema", ema, low=0, high=1)
+    check_choice("consistency", consistency, ("ce", "symmetric"))
+    check_choice("predict", predict, ("after", "before"))
+    check_choice("variance", variance, VARIANCES)
+    check_count("seed", seed, low=0)
+    return _Cotta(
+        network,
+        variance=variance,
+        symmetric=consistency == "symmetric",
+        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
+        ema=float(ema),
+        rst=float(rst),
+        ap=float(ap),
+        views=int(views),
+        pixels=Pixels(mean, std),
+        seed=int(seed),
+        reset_every=reset_every,
+        predict=predict,
+    )

@@ -1,0 +1,174 @@
+"""MEMO: one image at a time, the mean prediction of its views made sure. Zhang et al., NeurIPS 2022."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, AdamW
+
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, listed
+from domainadaptor.adaptation.adaptor import Adaptation, Adaptor
+from domainadaptor.adaptation.descent import take_step
+from domainadaptor.adaptation.learning import LearningAdaptor
+from domainadaptor.adaptation.logits import finite, in_loss_precision
+from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
+from domainadaptor.augmentation.augmix import augmix_views
+from domainadaptor.augmentation.crops import random_views
+from domainadaptor.augmentation.pixels import IMAGENET_MEAN, IMAGENET_STD, PerChannel, Pixels
+from domainadaptor.errors import UnsupportedNetwork
+from domainadaptor.method_card import about
+from domainadaptor.norms.constant import ConstantNorm
+from domainadaptor.norms.moments import VARIANCES, Variance
+from domainadaptor.options import check_choice, check_count, check_number
+
+__all__ = ["memo"]
+
+
+class _Memo(LearningAdaptor):
+    """Adapts to each image on its own, and forgets it before the next."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        alpha: float,
+        variance: Variance,
+        views: int,
+        area: float,
+        pixels: Pixels | None,
+        optimizer: OptimizerFactory,
+        steps: int,
+        seed: int,
+    ) -> None:
+        super().__init__(network, reset_every=1)
+        # The authors' program writes the statistics of the views to buffers, which no gradient passes.
+        self._norm = partial(ConstantNorm, alpha=alpha, fold=False, variance=variance)
+        self._views, self._area, self._pixels = views, area, pixels
+        self._optimizer = KeptOptimizer(optimizer)
+        self._draws = Draws(seed)
+        self._steps = steps
+        self._images = 0
+        self._rebuild()
+
+    def _build(self) -> AdaptiveNetwork:
+        return AdaptiveNetwork(self.source, norm=self._norm, learns="all", others=True)
+
+    def _parts(self) -> Sequence[Part]:
+        return self._optimizer, self._draws
+
+    def _learn(self, images: Tensor) -> Adaptation:
+        self._images = len(images)
+        results = [self._learn_one(image) for image in images.split(1)]
+        before = torch.cat([result.before for result in results])
+        alpha = results[-1].alpha
+        failed = [at for at, result in enumerate(results) if result.fell_back]
+        if len(failed) == len(results):
+            why = str(results[0].note).partition(";")[0]
+            return self._fall_back(images, before, alpha, why)
+        note = results[-1].note
+        if failed:
+            why = str(results[failed[0]].note).partition(";")[0]
+            note = f"{why}; the logits are the source network's own for images {listed([str(at) for at in failed])}"
+        losses = [result.loss for result in results if result.loss is not None]
+        loss = sum(losses) / len(losses) if losses else None
+        return Adaptation(torch.cat([result.logits for result in results]), before, loss, alpha, note)
+
+    def _learn_one(self, image: Tensor) -> Adaptation:
+        # Every image gets the same draws, so that its answer does not depend on the batch that it is in.
+        self._forget()
+        before = self._first_pass(image, grad=False)
+        alpha = self._main.alphas()
+        if not finite(before):
+            why = "the logits under mixed statistics are not finite"
+            return self._fall_back(image, self._run_source(image), alpha, why)
+        value = None
+        for _ in range(self._steps):
+            loss = self._marginal_entropy(in_loss_precision(self._pass(self._view(image))))
+            why_not = take_step(loss, self._main.learnable(), self._optimizer)
+            if why_not is not None:
+                return self._fall_back(image, before, alpha, why_not)
+            value = loss.item()
+        with torch.no_grad():
+            logits = self._pass(image)
+        if not finite(logits):
+            return self._fall_back(image, before, alpha, "the adapted logits are not finite (lr too large?)")
+        return Adaptation(logits, before.detach(), value, alpha, self._main.single_note())
+
+    def _view(self, image: Tensor) -> Tensor:
+        if self._pixels is None:
+            return random_views(image, self._views, self._draws.generator, (self._area, 1.0))
+        views = augmix_views(self._pixels.of(image), self._views, self._draws.generator, self._area)
+        return self._pixels.back(views, image)
+
+    def _marginal_entropy(self, logits: Tensor) -> Tensor:
+        """The entropy of the mean probability over the views."""
+        mean = logits.log_softmax(1).logsumexp(0) - math.log(len(logits))
+        return -(mean.exp() * mean).sum()
+
+    def _plain_values(self) -> Mapping[str, Mapping[str, Tensor]]:
+        if self._images > 1:
+            raise UnsupportedNetwork(
+                f"every one of the {self._images} images has a network of its own, and a plain one holds one; give "
+                "adaptor.adapted one image, or use adaptor(images)"
+            )
+        return super()._plain_values()
+
+
+@about("Zhang et al., MEMO", 2022, "self-supervised", forwards="2 + views for each image", backwards="1 for each image")
+def memo(
+    network: nn.Module,
+    *,
+    views: int = 32,
+    augmentation: str = "augmix",
+    area: float = 0.08,
+    alpha: float = 16 / 17,
+    lr: float = 2.5e-4,
+    optimizer: str = "sgd",
+    weight_decay: float = 0.0,
+    steps: int = 1,
+    variance: Variance = "unbiased",
+    mean: PerChannel = IMAGENET_MEAN,
+    std: PerChannel = IMAGENET_STD,
+    seed: int = 0,
+) -> Adaptor:
+    """Each image by itself: a step on the entropy of the mean prediction of its views, with all weights.
+
+    Args:
+        network: Any trained network with norm layers.
+        views: How many views of each image (its authors: 64 for ImageNet, 32 for CIFAR).
+        augmentation: "augmix" as its authors, or "crops", which are flipped and keep the colors.
+        area: The least share of an image that a view is cropped from: 0.08 as for ImageNet; small pictures need more.
+        alpha: The weight of the source in the statistics of batch norms; 16 / 17 counts it as 16 images.
+        lr: The learning rate (0.005 for CIFAR).
+        optimizer: "sgd" as its authors for ResNets, or "adamw" as for the more robust networks (with lr 1e-5).
+        weight_decay: Of either optimizer (0.01 with "adamw").
+        steps: How many steps each image gets, each with new views.
+        variance: "unbiased" as its authors' program, or "biased".
+        mean: That the images were normalized with, for each channel; AugMix works on pixels from 0 to 1.
+        std: The same for the deviation.
+        seed: Of the views; the same image always gets the same ones.
+    """
+    check_count("views", views, low=1)
+    check_choice("augmentation", augmentation, ("augmix", "crops"))
+    check_number("area", area, low=0, high=1, above=True)
+    check_number("alpha", alpha, low=0, high=1)
+    check_number("lr", lr, low=0, high=3.4e38)
+    check_choice("optimizer", optimizer, ("sgd", "adamw"))
+    check_number("weight_decay", weight_decay, low=0)
+    check_count("steps", steps, low=1)
+    check_choice("variance", variance, VARIANCES)
+    check_count("seed", seed, low=0)
+    pixels = Pixels(mean, std)
+    return _Memo(
+        network,
+        alpha=float(alpha),
+        variance=variance,
+        views=int(views),
+        area=float(area),
+        pixels=pixels if augmentation == "augmix" else None,
+        optimizer=partial(SGD if optimizer == "sgd" else AdamW, lr=lr, weight_decay=weight_decay),
+        steps=int(steps),
+        seed=int(seed),
+    )

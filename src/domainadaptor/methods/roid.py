@@ -1,0 +1,172 @@
+"""ROID: certain and diverse images weigh more, weights drift back, priors count. Marsden et al., WACV 2024."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.ema_prediction import AveragePrediction
+from domainadaptor.adaptation.logits import in_loss_precision
+from domainadaptor.adaptation.losses import entropy
+from domainadaptor.adaptation.objective import Forward, Objective
+from domainadaptor.adaptation.optimizers import optimizer_called
+from domainadaptor.adaptation.state import Draws, Part
+from domainadaptor.adaptation.step import StepAdaptor
+from domainadaptor.augmentation.crops import random_views
+from domainadaptor.errors import UnsupportedNetwork
+from domainadaptor.method_card import about
+from domainadaptor.norms.batch_only import batch_only
+from domainadaptor.options import check_count, check_flag, check_number
+
+__all__ = ["roid"]
+
+_KEEP = 0.9  # of the moving average of predictions
+
+
+@about(
+    "Marsden et al., ROID", 2024, "loss", forwards="1 + a part of the batch (2 + if it predicts after)", backwards="1"
+)
+def roid(
+    network: nn.Module,
+    *,
+    temperature: float = 1 / 3,
+    clip: float = 0.99,
+    consistency: bool = True,
+    keep: float = 0.99,
+    prior: bool = True,
+    lr: float = 2.5e-4,
+    optimizer: str = "sgd",
+    momentum: float = 0.9,
+    steps: int = 1,
+    reset_every: int | None = None,
+    predict: str = "before",
+    seed: int = 0,
+) -> Adaptor:
+    """A weighted soft likelihood ratio, an augmented view that must agree, and weights that are drawn to the source.
+
+    Args:
+        network: Any trained network with norm layers that have a scale or shift; batch norms use batch statistics.
+        temperature: An image weighs exp(diversity * certainty / this), both from 0 to 1 in its batch.
+        clip: Probabilities above this are cut in the likelihood ratio, as in the authors' program; 1 cuts none.
+        consistency: Whether a view of each image (a flip and a crop here, more in the authors' program) must agree.
+        keep: How much of the weights is kept after each step; the rest is the source's.
+        prior: Whether the answer is corrected by how often each class was predicted in the batch.
+        lr: The learning rate.
+        optimizer: "sgd" as its authors on ImageNet, or "adam" as on CIFAR (lr=0.001).
+        momentum: Of "sgd"; Adam's first.
+        steps: How many steps each batch gets.
+        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
+        predict: "before" the step as its authors, or "after" it with one more pass (the paper's protocol).
+        seed: Of the views.
+    """
+    check_number("temperature", temperature, low=0, above=True)
+    check_number("clip", clip, low=0, high=1, above=True)
+    check_number("keep", keep, low=0, high=1)
+    check_flag("consistency", consistency)
+    check_flag("prior", prior)
+    check_count("steps", steps, low=1)
+    check_count("seed", seed, low=0)
+    return _Roid(
+        network,
+        keep=keep,
+        prior=prior,
+        norm=batch_only,
+        objective=_WeightedRatio(temperature=temperature, clip=clip, consistency=consistency, seed=seed),
+        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
+        steps=steps,
+        reset_every=reset_every,
+        predict=predict,
+        others=True,
+    )
+
+
+class _WeightedRatio(Objective):
+    """The soft likelihood ratio of images that are unlike the average prediction, and their views' agreement."""
+
+    def __init__(self, *, temperature: float, clip: float, consistency: bool, seed: int) -> None:
+        self.temperature = temperature
+        self.clip = clip
+        self.consistency = consistency
+        self._average = AveragePrediction(_KEEP, uniform=True)
+        self._draws = Draws(seed)
+
+    def _parts(self) -> Sequence[Part]:
+        return self._average, self._draws
+
+    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
+        """The weighted sum, divided by the number of images."""
+        weight, kept = self._weigh(logits.detach())
+        loss = (weight * soft_likelihood_ratio(logits, self.clip))[kept].sum()
+        if self.consistency:
+            views = in_loss_precision(forward(random_views(images[kept], 1, self._draws.generator)))
+            loss = loss + (weight[kept] * _disagreement(views, logits[kept])).sum()
+        return loss / len(logits)
+
+    def _weigh(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Each image's weight, and which are no less diverse than the batch on average."""
+        p = logits.softmax(1)
+        average = self._average.before(p)
+        diversity = _spread(1 - F.cosine_similarity(average.unsqueeze(0), p, dim=1))
+        certainty = _spread(-entropy(logits))
+        self._average.add(p)
+        return (diversity * certainty / self.temperature).exp(), ~(diversity < diversity.mean())
+
+
+class _Roid(StepAdaptor):
+    """A StepAdaptor whose weights are drawn to the source after each step, and whose answer knows the prior."""
+
+    def __init__(self, network: nn.Module, *, keep: float, prior: bool, **options: Any) -> None:
+        self._keep = keep
+        self._prior = prior
+        super().__init__(network, **options)
+
+    @torch.no_grad()
+    def _stepped(self) -> None:
+        for name, p in self._main.named_learnable().items():
+            p.mul_(self._keep).add_(self._main.start(name), alpha=1 - self._keep)
+
+    def _answer(self, logits: Tensor) -> Tensor:
+        return corrected(logits) if self._prior else logits
+
+    def _plain_values(self) -> Mapping[str, Mapping[str, Tensor]]:
+        if self._prior:
+            raise UnsupportedNetwork(
+                "the answer is corrected by the batch's own prior, which no plain network can do; "
+                "use prior=False, or adaptor(images) instead of adaptor.adapted(images)"
+            )
+        return super()._plain_values()
+
+
+def soft_likelihood_ratio(logits: Tensor, clip: float) -> Tensor:
+    """-sum(p * log(p / (1 - p))) with p cut at `clip`, one value per image."""
+    p = logits.softmax(1).clamp(max=clip)
+    return -(p * (p / (1 - p).clamp(min=1e-8) + 1e-5).log()).sum(1)
+
+
+def corrected(logits: Tensor) -> Tensor:
+    """Logits of probabilities times the batch's smoothed prior.
+
+    The authors' program multiplies the logits themselves, which pushes a frequent class down where they are negative;
+    their paper multiplies probabilities. The largest class gets nothing added, which changes no probability.
+    """
+    wide = in_loss_precision(logits.detach())
+    prior = wide.softmax(1).mean(0)
+    smooth = max(1 / wide.shape[0], 1 / wide.shape[1]) / prior.max()
+    weight = ((prior + smooth) / (1 + smooth * wide.shape[1])).log()
+    return (wide + weight - weight.max()).to(logits.dtype)
+
+
+def _spread(values: Tensor) -> Tensor:
+    """From 0 to 1 over the batch; 0 where all are the same, so that each weighs 1."""
+    low, high = values.aminmax()
+    return (values - low) / (high - low) if bool(high > low) else torch.zeros_like(values)
+
+
+def _disagreement(one: Tensor, other: Tensor) -> Tensor:
+    """Half the cross entropy each way, with gradients through both."""
+    forth = (other.softmax(1) * one.log_softmax(1)).sum(1)
+    back = (one.softmax(1) * other.log_softmax(1)).sum(1)
+    return -(forth + back) / 2

@@ -1,0 +1,256 @@
+"""RoTTA: a teacher, a memory that stays balanced and fresh, robust statistics. Yuan et al., CVPR 2023."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
+from domainadaptor.adaptation.adaptor import Adaptation, Adaptor
+from domainadaptor.adaptation.batch import check_same_size
+from domainadaptor.adaptation.descent import take_step
+from domainadaptor.adaptation.ema import follow
+from domainadaptor.adaptation.learning import LearningAdaptor
+from domainadaptor.adaptation.logits import finite, in_loss_precision
+from domainadaptor.adaptation.losses import entropy
+from domainadaptor.adaptation.optimizers import optimizer_called
+from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
+from domainadaptor.augmentation.cotta import cotta_view
+from domainadaptor.augmentation.pixels import IMAGENET_MEAN, IMAGENET_STD, PerChannel, Pixels
+from domainadaptor.method_card import about
+from domainadaptor.norms.robust import RobustNorm
+from domainadaptor.options import check_choice, check_count, check_number
+
+__all__ = ["rotta"]
+
+
+class Item(NamedTuple):
+    """An image in memory."""
+
+    image: Tensor  # (C, H, W)
+    label: int
+    uncertainty: float  # entropy as a share of the largest, ln K
+    born: int  # how many images had come before it
+
+
+class BalancedMemory(Part):
+    """A memory with equal room for every class, from which the oldest and least sure images go first (CSTU).
+
+    Args:
+        capacity: How many images it holds.
+        timeliness: The weight of age in an image's score.
+        uncertainty: The weight of its entropy.
+    """
+
+    def __init__(self, capacity: int, *, timeliness: float, uncertainty: float) -> None:
+        self.capacity = capacity
+        self._weights = timeliness, uncertainty
+        self.items: tuple[Item, ...] = ()
+        self.seen = 0  # images that were offered
+
+    def score(self, item: Item) -> float:
+        """How dispensable an image is."""
+        old, unsure = self._weights
+        return old / (1 + math.exp(-self.age(item))) + unsure * item.uncertainty
+
+    def age(self, item: Item) -> float:
+        """How many images came since, as a share of the capacity."""
+        return (self.seen - item.born) / self.capacity
+
+    def add(self, image: Tensor, label: int, uncertainty: float, classes: int) -> None:
+        """Offers an image: it finds room, takes the place of a more dispensable one, or is left out."""
+        new = Item(image, label, uncertainty, self.seen)
+        counts = [0] * classes
+        for item in self.items:
+            counts[item.label] += 1
+        rivals: list[int] | None = None  # the classes from which one must go
+        if counts[label] >= self.capacity / classes:
+            rivals = [label]
+        elif len(self.items) >= self.capacity:
+            rivals = [k for k in range(classes) if counts[k] == max(counts)]
+        if rivals is None:
+            self.items = (*self.items, new)
+        else:
+            worst = max((item for item in self.items if item.label in rivals), key=self._rank)
+            if self.score(worst) > self.score(new):
+                self.items = (*(item for item in self.items if item is not worst), new)
+        self.seen += 1
+
+    def _rank(self, item: Item) -> tuple[float, int, int]:
+        # Of equal ones the last goes, in the order of classes, as in the authors' loop.
+        return self.score(item), item.label, item.born
+
+    def reset(self) -> None:
+        """Empty."""
+        self.items, self.seen = (), 0
+
+    def memory(self) -> tuple[tuple[Item, ...], int]:
+        """The images, which are never written to."""
+        return self.items, self.seen
+
+    def recall(self, memory: tuple[tuple[Item, ...], int]) -> None:
+        """Holds those again."""
+        self.items, self.seen = memory
+
+
+class _Rotta(LearningAdaptor):
+    """The teacher predicts, its answers sort images into a memory, and every so often the student learns from that."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        share: float,
+        nu: float,
+        every: int,
+        memory: BalancedMemory,
+        optimizer: OptimizerFactory,
+        pixels: Pixels,
+        seed: int,
+        reset_every: int | None,
+        predict: str,
+    ) -> None:
+        super().__init__(network, reset_every=reset_every)
+        self._share, self._nu, self._every = share, nu, every
+        self._bank = memory
+        self._optimizer = KeptOptimizer(optimizer)
+        self._draws = Draws(seed)
+        self._pixels = pixels
+        self._predict_after = predict == "after"
+        self._rebuild()
+
+    def _build(self) -> AdaptiveNetwork:
+        build = partial(AdaptiveNetwork, self.source, norm=partial(RobustNorm, share=self._share), learns="norms")
+        self._student = build()
+        return build()
+
+    def _parts(self) -> Sequence[Part]:
+        return self._student, self._bank, self._optimizer, self._draws
+
+    def _learn(self, images: Tensor) -> Adaptation:
+        for item in self._bank.items[:1]:
+            check_same_size(item.image, images)
+        logits = before = self._first_pass(images, grad=False)
+        alpha, note = self._main.alphas(), self._main.single_note()
+        if not finite(before):
+            why = "the logits under running statistics are not finite"
+            return self._fall_back(images, self._run_source(images), alpha, why)
+        wide = in_loss_precision(before)
+        unsure, labels = (entropy(wide) / math.log(wide.shape[1])).tolist(), wide.argmax(1).tolist()
+        loss = None
+        for image, label, uncertainty in zip(images, labels, unsure, strict=True):
+            self._bank.add(image.detach().clone(), label, uncertainty, wide.shape[1])
+            if self._bank.seen % self._every == 0:
+                taken = self._update(images)
+                if isinstance(taken, str):
+                    return self._fall_back(images, before, alpha, taken)
+                loss = taken
+        if self._predict_after and loss is not None:
+            with torch.no_grad():
+                logits = self._pass(images)
+        return Adaptation(logits.detach(), before.detach(), loss, alpha, note)
+
+    def _update(self, like: Tensor) -> float | str | None:
+        """A step of the student on the memory; the loss, or why there can be none."""
+        items = sorted(self._bank.items, key=lambda item: (item.label, item.born))
+        images = torch.stack([item.image for item in items]).to(like)
+        ages = torch.tensor([self._bank.age(item) for item in items], dtype=torch.float64, device="cpu")
+        with self._following():
+            with torch.no_grad():
+                target = in_loss_precision(self._pass(images)).softmax(1)
+            view = self._pixels.back(cotta_view(self._pixels.of(images), self._draws.generator), images)
+            logits = in_loss_precision(self._first_pass(view, grad=True, network=self._student))
+            # Young images weigh one half, and the older ones less.
+            weight = (-ages).sigmoid().to(logits)
+            loss = (weight * -(target * logits.log_softmax(1)).sum(1)).mean()
+            learnable = self._student.learnable()
+            why_not = take_step(loss, learnable, self._optimizer) if learnable else None
+            # Their statistics are kept now: the next images of this batch are already predicted.
+            self._main.settle()
+            self._student.settle()
+        if why_not is not None:
+            return why_not
+        follow(self._main, self._student, self._nu)
+        return loss.item()
+
+    @contextmanager
+    def _following(self) -> Iterator[None]:
+        """Both networks measure the memory meanwhile."""
+        norms = [n for part in (self._main, self._student) for n in part.norms.values() if isinstance(n, RobustNorm)]
+        for norm in norms:
+            norm.follow(True)
+        try:
+            yield
+        finally:
+            for norm in norms:
+                norm.follow(False)
+
+    def _catch_up(self, images: Tensor) -> None:
+        with torch.no_grad():
+            self._pass(images)
+
+
+@about(
+    "Yuan et al., RoTTA", 2023, "teacher", forwards="1, and 2 for every 64 images", backwards="1 for every 64 images"
+)
+def rotta(
+    network: nn.Module,
+    *,
+    capacity: int = 64,
+    update_every: int = 64,
+    share: float = 0.05,
+    nu: float = 0.001,
+    timeliness: float = 1.0,
+    uncertainty: float = 1.0,
+    lr: float = 1e-3,
+    optimizer: str = "adam",
+    momentum: float = 0.9,
+    reset_every: int | None = None,
+    predict: str = "before",
+    mean: PerChannel = IMAGENET_MEAN,
+    std: PerChannel = IMAGENET_STD,
+    seed: int = 0,
+) -> Adaptor:
+    """A teacher predicts with slowly moving statistics; a student learns from a balanced memory of images.
+
+    Args:
+        network: Any trained network with batch normalization.
+        capacity: How many images the memory holds, in equal parts for all classes.
+        update_every: After how many images the student takes a step on the memory.
+        share: Of the memory's statistics in the running ones, at each update.
+        nu: The share of the student in the teacher, at each update.
+        timeliness: The weight of age in what leaves the memory.
+        uncertainty: The weight of entropy in what leaves the memory.
+        lr: The learning rate.
+        optimizer: "adam" as its authors, or "sgd".
+        momentum: Of "sgd"; Adam's first.
+        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
+        predict: "before" the batch is used as its authors, or "after" it with one more pass of the teacher.
+        mean: That the images were normalized with, for each channel; views are made of pixels from 0 to 1.
+        std: The same for the deviation.
+        seed: Of the views.
+    """
+    check_count("capacity", capacity, low=1)
+    check_count("update_every", update_every, low=1)
+    check_number("share", share, low=0, high=1)
+    check_number("nu", nu, low=0, high=1)
+    check_number("timeliness", timeliness, low=0)
+    check_number("uncertainty", uncertainty, low=0)
+    check_choice("predict", predict, ("after", "before"))
+    check_count("seed", seed, low=0)
+    return _Rotta(
+        network,
+        share=float(share),
+        nu=float(nu),
+        every=int(update_every),
+        memory=BalancedMemory(int(capacity), timeliness=float(timeliness), uncertainty=float(uncertainty)),
+        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
+        pixels=Pixels(mean, std),
+        seed=int(seed),
+        reset_every=reset_every,
+        predict=predict,
+    )

@@ -1,0 +1,128 @@
+"""SLR: a likelihood ratio whose gradient does not vanish, and diverse predictions. Mummadi et al., 2021."""
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from domainadaptor.adaptation import losses
+from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.objective import Forward, Objective
+from domainadaptor.method_card import about
+from domainadaptor.methods.sar import skipped
+from domainadaptor.methods.tent import descend
+from domainadaptor.norms.moments import Variance
+from domainadaptor.options import check_choice, check_number
+
+__all__ = ["slr"]
+
+_RATIOS = {"authors": losses.likelihood_ratio, "domainadaptor": losses.slr}
+# Confidence, diversity, layers to skip. The authors skip the top layers because the ratio has no lower bound.
+_PUBLISHED = {"authors": (0.025, 1.0, ("layer4",)), "domainadaptor": (1.0, 0.0, ())}
+
+
+class Ratio(Objective):
+    """A weighted likelihood ratio, plus how far the mean prediction of many batches is from uniform."""
+
+    def __init__(self, form: str, confidence: float, diversity: float, kappa: float) -> None:
+        self.form = form
+        self.confidence = confidence
+        self.diversity = diversity
+        self.kappa = kappa
+        self._mean: Tensor | None = None
+        self._next: Tensor | None = None
+
+    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
+        """The mean ratio, and the divergence of the running mean from uniform, through this batch's part of it."""
+        loss = self.confidence * _RATIOS[self.form](logits).mean()
+        if self.diversity == 0:
+            return loss
+        classes = logits.shape[1]
+        held = logits.new_full((classes,), 1 / classes) if self._mean is None else self._mean.to(logits)
+        mean = self.kappa * held + (1 - self.kappa) * logits.softmax(1).mean(0)
+        self._next = mean.detach()
+        return loss + self.diversity * ((mean.clamp(min=1e-30).log() + math.log(classes)) * mean).sum()
+
+    def settle(self) -> None:
+        """A batch counts once in the running mean, however many steps it got."""
+        if self._next is not None:
+            self._mean, self._next = self._next, None
+
+    def reset(self) -> None:
+        """Starts from uniform again."""
+        self._mean = self._next = None
+
+    def memory(self) -> Tensor | None:
+        """The running mean."""
+        return self._mean
+
+    def recall(self, memory: Tensor | None) -> None:
+        """Goes back to it."""
+        self._mean, self._next = memory, None
+
+
+@about("Mummadi et al., SLR", 2021, "loss", forwards="1 (2 if it predicts after)", backwards="1")
+def slr(
+    network: nn.Module,
+    *,
+    form: str = "authors",
+    confidence: float | None = None,
+    diversity: float | None = None,
+    kappa: float = 0.9,
+    skip: str | Sequence[str] | None = None,
+    lr: float = 6e-4,
+    optimizer: str = "adam",
+    momentum: float = 0.9,
+    steps: int = 1,
+    reset_every: int | None = None,
+    predict: str = "before",
+    m: float = 1.0,
+    variance: Variance = "biased",
+    threshold: float | None = None,
+    adapt_from: str | float = 0.0,
+) -> Adaptor:
+    """Batch statistics and a step on the soft likelihood ratio, with predictions kept diverse over batches.
+
+    The authors also learn a transformation of the images, decay the rate and go over the data five times; here each
+    batch is seen once, as it is. DomainAdaptor's form is the ratio without its numerator, and nothing else.
+
+    Args:
+        network: Any trained network with norm layers that have a scale or shift; batch norms use batch statistics.
+        form: "authors", sum p log((1 - p) / p), or "domainadaptor", sum p log(1 - p), as in its comparisons.
+        confidence: The weight of the ratio; None: 0.025 for "authors", 1 for "domainadaptor".
+        diversity: The weight of the divergence of the mean prediction from uniform; None: 1, or 0 respectively.
+        kappa: The weight of earlier batches in the running mean prediction, which starts uniform.
+        skip: Layers that do not learn, as "layer4,norm"; "" skips none. None skips layer4 for "authors", else none.
+        lr: The learning rate.
+        optimizer: "adam" as its authors, or "sgd" as DomainAdaptor's.
+        momentum: Of "sgd"; Adam's first.
+        steps: How many steps each batch gets.
+        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
+        predict: "before" the step, or "after" it with one more pass (the paper's protocol).
+        m: The weight of the new batch in running statistics: 1 is the batch alone, 0 the source's.
+        variance: "biased" as batch normalization, or "unbiased".
+        threshold: Only images whose confidence in the first pass is above it are learned from; None: all of them.
+        adapt_from: Where learning begins, to save time: a share of the norm layers, as 0.5, or a name, as "layer3".
+    """
+    check_choice("form", form, _RATIOS)
+    usual = _PUBLISHED[form]
+    confidence = usual[0] if confidence is None else confidence
+    diversity = usual[1] if diversity is None else diversity
+    check_number("confidence", confidence, low=0)
+    check_number("diversity", diversity, low=0)
+    check_number("kappa", kappa, low=0, high=1)
+    return descend(
+        network,
+        Ratio(form, float(confidence), float(diversity), float(kappa)),
+        lr=lr,
+        optimizer=optimizer,
+        momentum=momentum,
+        steps=steps,
+        reset_every=reset_every,
+        predict=predict,
+        m=m,
+        variance=variance,
+        threshold=threshold,
+        adapt_from=adapt_from,
+        skip=usual[2] if skip is None else skipped(network, skip),
+    )

@@ -1,0 +1,105 @@
+"""T3A: classes described anew by the confident features seen so far. Iwasawa and Matsuo, NeurIPS 2021."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.losses import entropy
+from domainadaptor.adaptation.predictor import Predictor
+from domainadaptor.adaptation.step import StepAdaptor
+from domainadaptor.method_card import about
+from domainadaptor.norms.batch_only import batch_only
+from domainadaptor.options import check_choice, check_count
+
+__all__ = ["t3a"]
+
+
+class _Supports(NamedTuple):
+    """What was seen: never written to, always replaced."""
+
+    features: Tensor  # (S, D)
+    labels: Tensor  # (S,), as the head predicts them
+    entropies: Tensor  # (S,)
+
+    def to(self, like: Tensor) -> "_Supports":
+        return _Supports(self.features.to(like), self.labels.to(like.device), self.entropies.to(like))
+
+
+class Templates(Predictor):
+    """Answers by the product of features with the mean direction of each class's supports.
+
+    The supports begin with the rows of the head. The authors' program drops the worst support of each class where all
+    are to be kept; here all are.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
+        self._held: _Supports | None = None
+
+    def __call__(self, logits: Tensor, features: Tensor, head: nn.Linear) -> Tensor:
+        """The batch joins the supports before it is predicted; the head's bias takes no part in that."""
+        weight = head.weight.detach().to(features)
+        bias = None if head.bias is None else head.bias.detach().to(features)
+        held = _supports(weight, F.linear(weight, weight, bias)) if self._held is None else self._held.to(features)
+        new = _supports(features, logits)
+        joined = _Supports(*(torch.cat(pair) for pair in zip(held, new, strict=True)))
+        self._held = best = self._best(joined, len(weight))
+        directions = F.normalize(best.features, dim=1)
+        templates = torch.zeros_like(weight).index_add_(0, best.labels, directions)
+        return features @ F.normalize(templates, dim=1).T
+
+    def _best(self, supports: _Supports, classes: int) -> _Supports:
+        if self.keep == -1:
+            return supports
+        order = supports.entropies.sort(stable=True).indices
+        chosen = torch.cat([order[supports.labels[order] == label][: self.keep] for label in range(classes)])
+        return _Supports(*(part[chosen] for part in supports))
+
+    def reset(self) -> None:
+        """The rows of the head again."""
+        self._held = None
+
+    def memory(self) -> _Supports | None:
+        """The supports."""
+        return self._held
+
+    def recall(self, memory: _Supports | None) -> None:
+        """Goes back to those."""
+        self._held = memory
+
+
+def _supports(features: Tensor, logits: Tensor) -> _Supports:
+    return _Supports(features, logits.argmax(1), entropy(logits))
+
+
+@about("Iwasawa and Matsuo, T3A", 2021, "prediction", forwards="1", needs=("features and a linear head",))
+def t3a(
+    network: nn.Module,
+    *,
+    keep: int = 100,
+    reset_every: int | None = None,
+    statistics: str = "source",
+    head: str | None = None,
+) -> Adaptor:
+    """Classes described anew by the features predicted with the lowest entropy so far; the network stays as it is.
+
+    Args:
+        network: Any trained network that ends in a linear layer.
+        keep: How many supports each class keeps, those of lowest entropy; -1 keeps all, of every batch.
+        reset_every: After how many batches the supports are forgotten: None never, 1 after each.
+        statistics: "source", or "batch" for batch statistics in every norm layer.
+        head: The name of the linear layer that makes the logits; None: the last one.
+    """
+    if keep != -1:
+        check_count("keep", keep, low=1)
+    check_choice("statistics", statistics, ("source", "batch"))
+    return StepAdaptor(
+        network,
+        norm=None if statistics == "source" else batch_only,
+        reset_every=reset_every,
+        predictor=Templates(int(keep)),
+        head=head,
+    )

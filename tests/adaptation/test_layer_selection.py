@@ -1,0 +1,111 @@
+"""Where learning begins: a share of the norm layers, or a name."""
+
+import pytest
+import torch
+from torchvision.models import efficientnet_b0, resnet18
+
+import domainadaptor as da
+from domainadaptor.adaptation.layer_selection import layers_before
+from domainadaptor.errors import BadOption, UnsupportedNetwork
+from tests.conftest import batch, stir
+
+NORMS = ["bn1", "layer1.0.bn1", "layer1.0.bn2", "layer10.bn", "layer2.bn"]
+
+
+@pytest.mark.parametrize(
+    ("adapt_from", "count"),
+    [(0, 0), (0.0, 0), (0.19, 0), (0.2, 1), (0.6, 3), (0.999, 4), ("bn1", 0), ("layer1", 1), ("layer1.0", 1),
+     ("layer1.0.bn2", 2), ("layer10", 3), ("layer2", 4)],
+)  # fmt: skip
+def test_the_layers_before_a_point(adapt_from, count):
+    assert layers_before(adapt_from, NORMS) == tuple(NORMS[:count])
+
+
+@pytest.mark.parametrize("count", range(1, 60))
+def test_a_share_of_the_layers_is_not_rounded_away(count):
+    names = [str(at) for at in range(count)]
+    assert [len(layers_before(at / count, names)) for at in range(count)] == list(range(count))
+
+
+@pytest.mark.parametrize("method", ["adamixbn", "domainadaptor-t", "tent", "slr"])
+@pytest.mark.parametrize(
+    ("adapt_from", "hint"),
+    [
+        (-0.1, "from 0 to 1"),
+        (1.5, "from 0 to 1"),
+        (float("nan"), "from 0 to 1"),
+        (None, "from 0 to 1"),
+        (True, "from 0 to 1"),
+        (1.0, "no layer that learns"),
+        ("0.5", "the number 0.5"),
+        ("bn", "available: bn1, bn2, bn3"),
+        ("c2", "no norm layer's name begins with that; did you mean 'bn2'"),
+        ("", "no norm layer's name begins with that"),
+    ],
+)
+def test_mistakes_are_answered(net, method, adapt_from, hint):
+    options = {"loss": "gem-t"} if method == "adamixbn" else {"skip": ""} if method == "slr" else {}
+    with pytest.raises(BadOption, match=hint):
+        da.adapt(net, method, adapt_from=adapt_from, **options)
+
+
+def test_the_names_that_are_suggested_are_stages():
+    for network, stages in ((resnet18(), "bn1, layer1, layer2, layer3, layer4"), (efficientnet_b0(), "features.0, f")):
+        with pytest.raises(BadOption, match=f"available: {stages}"):
+            da.adapt(network, "domainadaptor-t", adapt_from="stage3")
+
+
+def test_it_makes_no_sense_without_a_step(net):
+    with pytest.raises(BadOption, match="no step without a loss"):
+        da.adapt(net, "adamixbn", adapt_from=0.5)
+
+
+def test_something_must_be_left_to_learn(net):
+    with pytest.raises(UnsupportedNetwork, match="adapt_from='bn3' leave out every norm layer"):
+        da.adapt(net, "slr", skip="bn3", adapt_from="bn3")
+
+
+def test_earlier_layers_still_mix_statistics(net, images):
+    adaptor = da.adapt(net, "domainadaptor-t", adapt_from="bn2", lr=0.5)
+    assert [report.why for report in adaptor.layers()] == ["statistics", *["statistics, scale and shift"] * 2]
+    result, mixed = adaptor.adapt(images), da.adapt(net, "adamixbn").adapt(images)
+    torch.testing.assert_close(result.before, mixed.logits)
+    assert result.alpha["bn1"] == pytest.approx(mixed.alpha["bn1"])
+    changed = adaptor.adapted(images).state_dict()
+    plain = da.adapt(net, "adamixbn").adapted(images).state_dict()
+    torch.testing.assert_close(changed["bn1.weight"], plain["bn1.weight"])
+    assert not torch.allclose(changed["bn2.weight"], plain["bn2.weight"])
+
+
+@pytest.mark.parametrize("options", [{"predict": "after"}, {"predict": "after", "m": 0.3}, {"steps": 2}])
+@pytest.mark.parametrize("method", ["tent", "slr"])
+def test_methods_that_remember_learn_later_layers_only(net, method, options):
+    options |= {"skip": ""} if method == "slr" else {}
+    adaptor = da.adapt(net, method, lr=0.05, adapt_from="bn2", **options)
+    slow = da.adapt(net, method, lr=0.05, adapt_from="bn2", **options)
+    slow._main.stem = None  # every pass computes everything
+    for seed in range(4):
+        x = batch(8, 3, 12, 12, seed=seed)
+        torch.testing.assert_close(adaptor(x), slow(x))
+    state = adaptor.state_dict()
+    assert torch.equal(state["bn1.weight"], net.bn1.weight)
+    assert not torch.equal(state["bn2.weight"], net.bn2.weight)
+    torch.testing.assert_close(dict(state), dict(slow.state_dict()))
+    if "m" in options:
+        assert not torch.equal(state["bn1.running_mean"], net.bn1.running_mean)
+
+
+def test_nothing_before_the_point_takes_part_in_the_backward():
+    network = stir(resnet18(num_classes=5))
+    adaptor = da.adapt(network, "domainadaptor-t", adapt_from="layer3")
+    seen: dict[str, bool] = {}
+
+    def look(name, y):
+        seen.setdefault(name, y.requires_grad)  # of the first pass
+
+    for name, module in adaptor._main.network.named_children():
+        module.register_forward_hook(lambda _, __, y, name=name: look(name, y))
+    adaptor(batch(2, 3, 64, 64))
+    assert [name for name, learns in seen.items() if not learns] == [
+        "conv1", "bn1", "relu", "maxpool", "layer1", "layer2"
+    ]  # fmt: skip

@@ -1,0 +1,40 @@
+"""Parts go back to what they were, however often."""
+
+import torch
+from torch import nn
+from torch.optim import Adam
+
+from domainadaptor.adaptation.state import Draws, KeptOptimizer
+
+
+def test_an_optimizer_goes_back_twice():
+    """A step after going back must not write to what it went back to."""
+    weight = nn.Parameter(torch.ones(3))
+    kept = KeptOptimizer(lambda learnable: Adam(learnable, lr=0.1))
+
+    def step() -> None:
+        weight.grad = torch.tensor([1.0, 2.0, 3.0])
+        kept.over([weight]).step()
+
+    step()
+    held = kept.memory()
+    for _ in range(3):
+        kept.recall(held)
+        assert kept.memory() is not None
+        step()
+        kept.recall(held)
+        step()
+        state = kept.over([weight]).state[weight]
+        assert float(state["step"]) == 2
+        torch.testing.assert_close(state["exp_avg"], torch.tensor([0.19, 0.38, 0.57]))
+
+
+def test_draws_go_back():
+    draws = Draws(3)
+    first = torch.rand(2, generator=draws.generator)
+    held = draws.memory()
+    second = torch.rand(2, generator=draws.generator)
+    draws.recall(held)
+    assert torch.equal(torch.rand(2, generator=draws.generator), second)
+    draws.reset()
+    assert torch.equal(torch.rand(2, generator=draws.generator), first)

@@ -1,0 +1,58 @@
+"""How cost grows: one thing at a time, and what does not fit is said, not tried."""
+
+import pytest
+from PIL import Image
+
+from domainadaptor.lab.bench import growth
+from domainadaptor.lab.bench.picture import draw
+from domainadaptor.lab.bench.run import run_bench
+from domainadaptor.lab.bench.timing import Setting
+
+BASE = Setting("cifar:resnet20", 8, 16, rounds=1)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(growth, "BATCH_SIZES", (1, 8, 64))
+    monkeypatch.setattr(growth, "SIDES", (16, 32))
+    monkeypatch.setattr(growth, "NETWORKS", ("resnet20",))
+
+
+def test_one_thing_changes_at_a_time():
+    for axis, setting in growth.around(BASE):
+        same = {"batch size": setting.batch_size, "side": setting.size, "network": setting.network}
+        was = {"batch size": BASE.batch_size, "side": BASE.size, "network": BASE.network}
+        del same[axis], was[axis]
+        assert same == was
+        assert setting.rounds == BASE.rounds
+
+
+def test_what_does_not_fit_is_left_out_and_said(small, monkeypatch, tmp_path):
+    # A method that takes a megabyte an image, on a machine with 50 megabytes to spare: 40 may be used.
+    monkeypatch.setattr(growth, "peak_memory", lambda setting, *_: float(setting.batch_size))
+    monkeypatch.setattr("domainadaptor.lab.bench.run.peak_memory", lambda setting, *_: float(setting.batch_size))
+    monkeypatch.setattr(growth, "available", lambda _: 50e6)
+    kept = []
+    report = run_bench(
+        growth.around(BASE), {"adabn": {}}, True, lambda _: None, lambda now: kept.append(len(now["rows"]))
+    )
+    assert [(point["axis"], point["batch_size"]) for point in report["skipped"]] == [("batch size", 64)]
+    assert report["skipped"][0]["reason"] == "wants about 64 MB; 40 MB may be used"
+    assert [(row["axis"], row["batch_size"], row["size"]) for row in report["rows"]] == [
+        ("batch size", 1, 16), ("batch size", 8, 16), ("side", 8, 16), ("side", 8, 32), ("network", 8, 16),
+    ]  # fmt: skip
+    assert kept == [1, 2, 2, 3, 4, 5]
+    draw(report, tmp_path / "growth.png")
+    with Image.open(tmp_path / "growth.png") as picture:
+        assert picture.width > 1000
+
+
+def test_a_machine_that_does_not_say_how_much_is_free_tries_everything(monkeypatch):
+    monkeypatch.setattr(growth, "available", lambda _: None)
+    monkeypatch.setattr(growth, "peak_memory", lambda *_: pytest.fail("needless"))
+    assert growth.too_large(BASE, {"adabn": {}}) == ""
+
+
+def test_nothing_measured_is_nothing_drawn(tmp_path):
+    draw({"rows": [], "skipped": []}, tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()

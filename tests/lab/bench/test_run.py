@@ -1,0 +1,64 @@
+"""The benchmark measures what it says; nothing here asserts how long anything takes."""
+
+import json
+
+import pytest
+import torch
+from PIL import Image
+
+from domainadaptor.lab.bench.memory import peak_memory
+from domainadaptor.lab.bench.picture import draw
+from domainadaptor.lab.bench.run import compared, run_bench
+from domainadaptor.lab.bench.timing import Setting, time_methods
+from tests.conftest import GoldenNet, stir
+
+SMALL = Setting("cifar:resnet20", 4, 16, rounds=3)
+
+
+def test_every_method_is_timed_beside_plain_inference():
+    seen = []
+    timings = time_methods(SMALL, stir(GoldenNet()), {"adamixbn": {}, "domainadaptor-t": {"lr": 0.1}}, seen.append)
+    assert [timing.method for timing in timings] == ["adamixbn", "domainadaptor-t"]
+    for timing in timings:
+        assert timing.ratio_low <= timing.ratio <= timing.ratio_high
+        assert timing.images_per_second == pytest.approx(4000 / timing.milliseconds)
+    assert set(timings[0].phases) == {"first pass", "statistics (in the passes)"}
+    assert set(timings[1].phases) == {
+        "first pass", "statistics (in the passes)", "backward", "update", "second pass",
+    }  # fmt: skip
+    # In turn: plain inference and each method in every round.
+    assert [line.partition(": ")[2] for line in seen[:4]] == [
+        "plain inference", "adamixbn", "domainadaptor-t", "plain inference",
+    ]  # fmt: skip
+
+
+def test_a_round_that_is_slow_for_both_does_not_change_the_ratio(monkeypatch):
+    # Plain inference, then the method, three rounds of each; the last number is the reset's.
+    seconds = iter([1.0, 2.0, 10.0, 20.0, 3.0, 9.0, 0.5])
+    monkeypatch.setattr("domainadaptor.lab.bench.timing._seconds", lambda job, device: next(seconds))
+    (timing,) = time_methods(SMALL, stir(GoldenNet()), {"adabn": {}}, lambda _: None)
+    assert (timing.ratio_low, timing.ratio, timing.ratio_high) == (2.0, 2.0, 3.0)
+    assert (timing.plain_milliseconds, timing.milliseconds, timing.reset_milliseconds) == (3000.0, 9000.0, 500.0)
+
+
+def test_a_report_is_kept_compared_and_drawn(tmp_path):
+    report = run_bench([("", SMALL)], {"adabn": {}, "source": {}}, memory=False, progress=lambda _: None)
+    assert json.loads(json.dumps(report)) == report
+    assert report["machine"]["torch"] == torch.__version__
+    before = json.loads(json.dumps(report))
+    before["rows"] = before["rows"][:1]
+    before["rows"][0]["ratio"] = 9.0
+    assert [earlier for _, earlier in compared(report, before)] == [9.0, None]
+    draw(report, tmp_path / "bench.png")
+    with Image.open(tmp_path / "bench.png") as picture:
+        assert picture.width > 400
+
+
+@pytest.mark.slow
+def test_memory_grows_with_what_is_kept_for_the_backward():
+    setting = Setting("cifar:resnet20", 64, 32, rounds=1)
+    plain, mixing, stepping = (peak_memory(setting, name, {}) for name in ("", "adamixbn", "domainadaptor-t"))
+    if plain is None:
+        pytest.skip("this system does not say how much memory a process used")
+    assert plain < stepping
+    assert mixing < stepping

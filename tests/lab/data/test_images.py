@@ -1,0 +1,190 @@
+import os
+import warnings
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from domainadaptor.errors import BadFile
+from domainadaptor.lab.data import images
+from domainadaptor.lab.data.images import list_files, read_image
+
+RED = (200, 30, 40)
+
+
+def near(picture, color, at=(0, 0), off=12):
+    return all(abs(a - b) <= off for a, b in zip(picture.getpixel(at), color, strict=True))
+
+
+def test_ordinary_files(tmp_path):
+    for suffix in ("png", "jpg", "bmp", "gif", "webp", "tiff", "ppm"):
+        path = tmp_path / f"x.{suffix}"
+        Image.new("RGB", (20, 10), RED).save(path)
+        picture = read_image(path, tmp_path)
+        assert picture.mode == "RGB"
+        assert picture.size == (20, 10)
+        assert near(picture, RED)
+
+
+def test_modes(tmp_path):
+    cases = {
+        "cmyk.jpg": (Image.new("RGB", (4, 4), RED).convert("CMYK"), RED),
+        "gray.png": (Image.new("L", (4, 4), 77), (77, 77, 77)),
+        "bit.png": (Image.new("1", (4, 4), 1), (255, 255, 255)),
+        "palette.png": (Image.new("RGB", (4, 4), RED).convert("P", palette=Image.Palette.ADAPTIVE), RED),
+        "clear.png": (Image.new("RGBA", (4, 4), (*RED, 0)), (255, 255, 255)),
+        "half.png": (Image.new("RGBA", (4, 4), (*RED, 128)), (227, 142, 147)),
+        "la.png": (Image.new("LA", (4, 4), (0, 0)), (255, 255, 255)),
+    }
+    for name, (picture, color) in cases.items():
+        picture.save(tmp_path / name)
+        assert near(read_image(tmp_path / name, tmp_path), color), name
+
+
+def test_transparent_palette(tmp_path):
+    picture = Image.new("P", (4, 4), 0)
+    picture.putpalette([*RED, 0, 0, 0])
+    picture.save(tmp_path / "p.png", transparency=0)
+    assert near(read_image(tmp_path / "p.png", tmp_path), (255, 255, 255))
+
+
+@pytest.mark.parametrize("suffix", ["png", "tiff"])
+def test_sixteen_bits_are_scaled_not_clipped(tmp_path, suffix):
+    ramp = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
+    path = tmp_path / f"x.{suffix}"
+    Image.fromarray(ramp).save(path)
+    got = np.asarray(read_image(path, tmp_path))[..., 0]
+    assert np.abs(got.astype(float) - ramp / 257).max() <= 1
+
+
+def test_floats_are_scaled(tmp_path):
+    values = np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)
+    Image.fromarray(values).save(tmp_path / "f.tiff")
+    got = np.asarray(read_image(tmp_path / "f.tiff", tmp_path))[..., 0]
+    assert np.abs(got - values * 255).max() <= 1
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_is_applied(tmp_path, orientation):
+    upright = Image.new("RGB", (12, 8), "white")
+    upright.paste((255, 0, 0), (0, 0, 6, 4))
+    undo = {2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}
+    stored = upright.transpose(Image.Transpose(undo[orientation])) if orientation > 1 else upright
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored.save(tmp_path / "x.jpg", exif=exif, quality=95)
+    picture = read_image(tmp_path / "x.jpg", tmp_path)
+    assert picture.size == (12, 8)
+    assert near(picture, (255, 0, 0), (1, 1), off=40)
+    assert near(picture, (255, 255, 255), (10, 6), off=40)
+
+
+def test_only_the_first_frame(tmp_path):
+    frames = [Image.new("RGB", (4, 4), RED), Image.new("RGB", (4, 4), "blue")]
+    frames[0].save(tmp_path / "x.gif", save_all=True, append_images=frames[1:])
+    assert near(read_image(tmp_path / "x.gif", tmp_path), RED)
+
+
+def test_damaged_files_are_explained(tmp_path):
+    Image.new("RGB", (64, 64), RED).save(tmp_path / "whole.jpg")
+    whole = (tmp_path / "whole.jpg").read_bytes()
+    cases = {
+        "empty.jpg": (b"", "empty"),
+        "cut.jpg": (whole[: len(whole) // 2], "(?i)truncated"),
+        "head.jpg": (whole[:10], "not a readable image"),
+        "page.jpg": (b"<html>not found</html>", "unknown format"),
+        "notes.txt": (b"hello", "unknown format"),
+    }
+    for name, (content, hint) in cases.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(BadFile, match=hint):
+            read_image(tmp_path / name, tmp_path)
+
+
+def test_flipped_bytes_never_escape(tmp_path):
+    rng = np.random.default_rng(0)
+    Image.fromarray(rng.integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(tmp_path / "x.png")
+    Image.fromarray(rng.integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(tmp_path / "x.jpg")
+    for name in ("x.png", "x.jpg"):
+        whole = (tmp_path / name).read_bytes()
+        for _ in range(200):
+            broken = bytearray(whole)
+            for at in rng.integers(0, len(whole), 3):
+                broken[at] ^= int(rng.integers(1, 256))
+            (tmp_path / "broken").write_bytes(bytes(broken))
+            try:
+                assert read_image(tmp_path / "broken", tmp_path).mode == "RGB"
+            except BadFile:
+                pass
+
+
+def test_bombs_are_refused_by_their_header(tmp_path):
+    import struct
+    import zlib
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 50_000, 50_000, 8, 2, 0, 0, 0)
+    bomb = (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"0" * 1000)) + chunk(b"IEND", b"")
+    )
+    (tmp_path / "bomb.png").write_bytes(bomb)
+    with pytest.raises(BadFile, match="pixels|bomb"):
+        read_image(tmp_path / "bomb.png", tmp_path)
+
+
+def test_links_and_special_files_are_listed_not_followed(tmp_path):
+    folder, outside = tmp_path / "images", tmp_path / "outside"
+    (folder / "b" / "c").mkdir(parents=True)
+    outside.mkdir()
+    Image.new("RGB", (4, 4), RED).save(folder / "b" / "c" / "x.png")
+    Image.new("RGB", (4, 4), RED).save(outside / "y.png")
+    (folder / "a.png").symlink_to(folder / "b" / "c" / "x.png")
+    (folder / "out.png").symlink_to(outside / "y.png")
+    (folder / "loop").symlink_to(folder)
+    (folder / "broken.png").symlink_to(folder / "none.png")
+    os.mkfifo(folder / "pipe.png")
+    files = list_files(folder)
+    assert [str(f.relative_to(folder)) for f in files] == [
+        "a.png",
+        "b/c/x.png",
+        "broken.png",
+        "loop",
+        "out.png",
+        "pipe.png",
+    ]
+    assert read_image(folder / "a.png", folder).size == (4, 4)
+    for name, hint in {"out.png": "outside", "loop": "folder", "broken.png": "regular", "pipe.png": "regular"}.items():
+        with pytest.raises(BadFile, match=hint):
+            read_image(folder / name, folder)
+
+
+def test_folders_of_any_depth(tmp_path):
+    deep = tmp_path
+    for _ in range(40):
+        deep = deep / "d"
+    deep.mkdir(parents=True)
+    Image.new("RGB", (4, 4), RED).save(deep / "x.png")
+    assert list_files(tmp_path) == [deep / "x.png"]
+
+
+def test_a_missing_folder_is_explained(tmp_path):
+    with pytest.raises(BadFile, match="expected a folder of images"):
+        list_files(tmp_path / "none")
+
+
+def test_threads_leave_the_warning_filters_as_they_were(tmp_path):
+    """The one that came first may go first: here in one thread, so that it happens every time."""
+    Image.new("RGB", (4, 4), RED).save(tmp_path / "x.png")
+    before = list(warnings.filters)
+    first, second = (images._opened(tmp_path / "x.png", tmp_path) for _ in range(2))
+    first.__enter__()
+    second.__enter__()
+    warnings.warn("of a decoder", stacklevel=1)  # an error in these tests, if it were not ignored
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert warnings.filters == before
+    with pytest.raises(BadFile):
+        read_image(tmp_path / "none.png", tmp_path)
+    assert warnings.filters == before

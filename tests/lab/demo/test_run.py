@@ -1,0 +1,41 @@
+import torch
+
+from domainadaptor.lab.data.digits import STYLES, Digits, load_digits
+from domainadaptor.lab.demo import network as training
+from domainadaptor.lab.demo import run
+from domainadaptor.lab.demo.picture import draw
+from domainadaptor.lab.demo.run import amount_of_work, run_demo
+
+
+def quick(monkeypatch, tick=lambda what: None):
+    """One epoch on a few digits."""
+    few, testing = load_digits()
+    monkeypatch.setattr(training, "_EPOCHS", 1)
+    monkeypatch.setattr(run, "load_digits", lambda: (Digits(few.ink[:128], few.labels[:128]), testing))
+    return run_demo(torch.device("cpu"), 200, 0, tick)
+
+
+def test_every_method_on_every_style_repeatably(monkeypatch, tmp_path):
+    ticks = []
+    report = quick(monkeypatch, ticks.append)
+    assert len(ticks) == amount_of_work()
+    assert list(report.at_home) == list(STYLES)
+    assert report.methods()[0] == "source"
+    assert len(report.scores) == 4 * len(report.methods())
+    assert all(score.images == 600 for score in report.scores)
+    again = quick(monkeypatch)
+    assert [s.correct for s in report.scores] == [s.correct for s in again.scores]
+
+    source = [score.correct for score in report.of("source")]
+    assert report.mean("source") == 100 * sum(source) / 2400
+    draw(report, tmp_path / "demo.png")
+    assert (tmp_path / "demo.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_training_leaves_the_global_generator_alone():
+    state = torch.get_rng_state()
+    images, labels = torch.rand(70, 3, 8, 8), torch.randint(0, 10, (70,), generator=torch.Generator().manual_seed(0))
+    torch.set_rng_state(state)
+    one, other = (training.train(images, labels, 10, 3, lambda: None) for _ in range(2))
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))

@@ -1,0 +1,371 @@
+"""Experiment files: what they expand to, and every mistake at once."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from domainadaptor.errors import BadFile
+from domainadaptor.lab.data.registry import published_images
+from domainadaptor.lab.evaluation.protocols import PROTOCOLS
+from domainadaptor.lab.experiments import spec
+from domainadaptor.lab.experiments.networks import Located
+from domainadaptor.lab.experiments.spec import NETWORKS, read_experiment
+from domainadaptor.lab.experiments.table import cells
+
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+
+GOOD = """
+title = "A table"
+[networks.mine]
+checkpoint = "nets/{target}-{seed}.safetensors"
+[networks.published]
+network = "resnet20"
+[rows."untouched"]
+method = "source"
+[rows."mixed"]
+method = "adamixbn"
+fold = false
+[rows."mixed, paper's"]
+method = "adamixbn"
+alpha = "paper"
+network = "published"
+images = 5
+[[table]]
+title = "One"
+dataset = "pacs"
+network = "mine"
+domains = ["photo", "sketch"]
+seeds = [0, 3]
+images = 20
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    def write(text):
+        path = tmp_path / "table.toml"
+        path.write_text(text)
+        return read_experiment(path, tmp_path / "runs")
+
+    return write
+
+
+def located(asked):
+    def locate(network, target, seed):
+        asked.append((network, target, seed))
+        return Located(network, f"{network}-{target}-{seed}")
+
+    return locate
+
+
+def test_the_sample_names_what_is_shared_and_the_rows_that_differ(read):
+    (table,) = read(GOOD).tables
+    assert table.sample() == "20 seeded images a domain, 2 seeds, batches of 64, mixed, paper's with images 5"
+    swept = GOOD.replace("images = 20", 'sweep = { option = "images", values = [16, 32] }').replace("images = 5\n", "")
+    (table,) = read(swept).tables
+    assert table.sample() == "2 seeds, batches of 64"
+
+
+def test_a_cell_for_each_row_domain_and_seed(read):
+    (table,) = read(GOOD).tables
+    asked = []
+    made = [
+        cell
+        for row in table.rows
+        for column in table.columns()
+        for seed in table.seeds
+        for cell in cells(table, row, column, seed, located(asked))
+    ]
+    assert len(made) == 3 * 2 * 2
+    assert asked[:4] == [("mine", "photo", 0), ("mine", "photo", 3), ("mine", "sketch", 0), ("mine", "sketch", 3)]
+    assert asked[-1] == ("published", "sketch", 3)
+    assert made[4].options == {"fold": False}
+    assert made[4].images == 20
+    assert made[-1].images == 5
+    assert {cell.method for cell in made} == {"source", "adamixbn"}
+
+
+def test_a_sweep_varies_what_a_row_leaves_open(read):
+    swept = GOOD + '\nsweep = { option = "alpha", values = [0.1, 0.9] }\n'
+    (table,) = read(swept).tables
+    assert table.columns() == ["0.1", "0.9"]
+    options = [
+        [cell.options for cell in cells(table, row, column, 0, located([]))]
+        for row in table.rows
+        for column in table.columns()
+    ]
+    one = [{}, {}]
+    assert options == [
+        one,
+        one,
+        [{"fold": False, "alpha": 0.1}] * 2,
+        [{"fold": False, "alpha": 0.9}] * 2,
+        [{"alpha": "paper"}] * 2,
+        [{"alpha": "paper"}] * 2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "found"),
+    [("batch_size", 7, lambda c: c.batch_size), ("subset", 32, lambda c: c.protocol_options["subset"])],
+)
+def test_a_sweep_over_batches_and_protocols(read, option, value, found):
+    swept = GOOD + f'\nprotocol = "few-data"\nsweep = {{ option = "{option}", values = [{value}] }}\n'
+    (table,) = read(swept).tables
+    (cell, _) = cells(table, table.rows[0], str(value), 0, located([]))
+    assert found(cell) == value
+
+
+def test_groups_are_one_stream_each(read):
+    groups = 'protocol = "mixed-images"\ngroups = { both = ["photo", "sketch"], P = ["photo"] }'
+    text = GOOD.replace('domains = ["photo", "sketch"]', groups)
+    (table,) = read(text.replace('network = "mine"', 'network = "published"')).tables
+    assert table.columns() == ["both", "P"]
+    (cell,) = cells(table, table.rows[0], "both", 0, located([]))
+    assert cell.domains == ("photo", "sketch")
+
+
+def test_all_mistakes_are_said_at_once(read):
+    text = (
+        GOOD.replace('method = "adamixbn"\nfold', 'method = "adamixbm"\nfold')
+        .replace('alpha = "paper"', 'alpha = "papr"')
+        .replace('network = "mine"', 'network = "min"\nshow = "acuracy"\nseedz = [1]\nbatch_size = "64"')
+        .replace('title = "A table"', 'titel = "A table"')
+    )
+    with pytest.raises(BadFile) as raised:
+        read(text)
+    said = str(raised.value)
+    for part in ("titel", "adamixbm", "adamixbn", "papr", "seedz", "batch_size", "whole number", "nothing was",
+                 "'min'", "acuracy"):  # fmt: skip
+        assert part in said, part
+
+
+def test_all_wrong_options_of_a_row_are_said_whatever_else_is_wrong_with_it(read):
+    wrong = 'method = "domainadaptor-t"\ntemperature = "foo"\nlr = "x"\nloss = "y"\nbatch_size = 0'
+    with pytest.raises(BadFile) as raised:
+        read(GOOD.replace(MIXED, wrong))
+    said = str(raised.value)
+    assert said.count("row 'mixed'") == 4
+    for part in ("temperature='foo'", "lr='x'", "loss='y'", "batch_size = 0"):
+        assert part in said, part
+
+
+def test_all_wrong_options_of_a_training_are_said(read):
+    train = 'dataset = "pcas", network = "resnetfoo", algorithm = "mldgg", select = "swadd", lr = -3, epochs = "x"'
+    wrong = f'start = "nowhere"\ntrain = {{ {train}, precision = "float99", norm = "layer", weight_decay = -1 }}\n'
+    with pytest.raises(BadFile) as raised:
+        read(f"{GOOD}[networks.wrong]\n{wrong}")
+    said = str(raised.value)
+    assert said.count("network 'wrong'") == 10
+    for part in ("'pcas'", "'resnetfoo'", "'mldgg'", "'swadd'", "lr=-3", "epochs = 'x'", "'float99'", "'layer'",
+                 "weight_decay=-1", "'nowhere'"):  # fmt: skip
+        assert part in said, part
+
+
+def test_a_wrong_kind_or_row_hides_nothing_else_of_a_table(read):
+    text = GOOD.replace('dataset = "pacs"', 'dataset = "pcs"\nprotocol = "few-data"')
+    text = text.replace("seeds = [0, 3]", "seeds = [0, 0]").replace(
+        'domains = ["photo", "sketch"]', 'domains = ["a", "a"]'
+    )
+    text += 'rows = ["nobody"]\nsweep = { option = "subset", values = [0] }\n'
+    with pytest.raises(BadFile) as raised:
+        read(text)
+    said = str(raised.value)
+    for part in ("'pcs'", "seeds", "domains", "'nobody'", "subset"):
+        assert part in said, part
+    assert "or groups" not in said, "there are domains"
+
+
+def test_a_group_of_several_needs_one_network_for_all(read):
+    groups = 'protocol = "mixed-images"\ngroups = { both = ["photo", "sketch"] }'
+    with pytest.raises(BadFile, match="'mine' is another network for each target"):
+        read(GOOD.replace('domains = ["photo", "sketch"]', groups))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('network = "mine"', 'network = "min"', "mine"),
+        ("images = 20", 'protocol = "few"', "few-data"),
+        ("images = 20", "images = 0", "1 or more"),
+        ("images = 20", 'sweep = { option = "alhpa", values = [1] }', "alpha"),
+        ("images = 20", 'sweep = { option = "alpha", values = [7] }', "alpha"),
+        ("images = 20", 'show = "curve"', "accuracy-curve"),
+        ("seeds = [0, 3]", "seeds = [-1]", "seeds"),
+        ("images = 20", 'rows = ["mixd"]', "mixed"),
+        ("fold = false", "fould = false", "fold"),
+        ('network = "resnet20"', "", "expected one of"),
+        ('network = "resnet20"', 'network = "resnet20"\nwheights = "none"', "weights"),
+    ],
+)
+def test_each_mistake_names_what_was_meant(read, old, new, said):
+    with pytest.raises(BadFile, match=said):
+        read(GOOD.replace(old, new))
+
+
+def test_what_is_no_toml_is_said(read, tmp_path):
+    with pytest.raises(BadFile, match="no TOML"):
+        read("title = ")
+    with pytest.raises(BadFile, match="--list"):
+        read_experiment(tmp_path / "none.toml", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(p for p in EXPERIMENTS.glob("*.toml") if p.name != NETWORKS), ids=lambda path: path.stem
+)
+def test_the_experiments_of_this_project_are_well_formed(path, tmp_path):
+    experiment = read_experiment(path, tmp_path)
+    assert experiment.tables
+    assert experiment.about
+    for table in experiment.tables:
+        grouped = {domain for stream in table.groups.values() for domain in stream}
+        assert {*table.domains, *grouped, *table.sources} <= published_images(table.dataset).keys(), table.title
+
+
+def test_the_documentation_has_a_good_example_and_every_key(tmp_path):
+    text = (EXPERIMENTS / "README.md").read_text()
+    (tmp_path / "example.toml").write_text(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
+    assert read_experiment(tmp_path / "example.toml", tmp_path).tables
+    for word in (*spec._TABLE, *spec._ROW, *spec._TOP, *spec.SHOWS, *PROTOCOLS):
+        assert re.search(rf"\b{word}\b", text), word
+
+
+def test_there_is_an_experiment_for_every_table_of_the_paper(tmp_path):
+    import csv
+
+    numbers = Path(__file__).parents[3] / "src" / "domainadaptor" / "lab" / "reports" / "paper.csv"
+    with numbers.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    known = {(row["table"], row["backbone"], row["method"]) for row in rows}
+    shown = set()
+    for path in EXPERIMENTS.glob("*.toml"):
+        if path.name == NETWORKS:
+            continue
+        for table in read_experiment(path, tmp_path).tables:
+            for row in table.rows if table.paper else ():
+                if row.paper is not None:
+                    name = row.paper["method"] if isinstance(row.paper, dict) else row.paper
+                    assert (table.paper["table"], table.paper["backbone"], name) in known, (path.name, row.label)
+                    shown.add(table.paper["table"])
+            if table.paper:
+                shown.add(table.paper["table"])
+    assert shown == {table for table, _, _ in known}
+
+
+MIXED = 'method = "adamixbn"\nfold = false'
+TOP = 'title = "A table"'
+DOMAINS = 'domains = ["photo", "sketch"]'
+MINE = 'checkpoint = "nets/{target}-{seed}.safetensors"'
+ZOO = '[networks.published]\nnetwork = "resnet20"'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (TOP, "title = 3", "title = 3: expected a text"),
+        (TOP, f"{TOP}\nabout = 3", "about = 3"),
+        (TOP, f'{TOP}\nremarks = "abc"', "remarks"),
+        ("[[table]]", "[table]", "under \\[\\[table\\]\\]"),
+        ("images = 20", "rows = []", "different names"),
+        ("images = 20", 'rows = ["mixed", "mixed"]', "different names"),
+        ("images = 20", 'rows = [["mixed"]]', "different names"),
+        (MIXED, 'method = ["adamixbn"]', "expected a text"),
+        (MIXED, 'method = "os:getcwd"', "cannot be built: TypeError"),
+        (MIXED, 'method = "adamixbn"\nimages = "5"', "1 or more"),
+        (MIXED, 'method = "adamixbn"\nbatch_size = 0', "1 or more"),
+        (MIXED, 'method = "adamixbn"\nprotocol = "few"', "few-data"),
+        (MIXED, 'method = "adamixbn"\nprotocol_options = { subset = 3 }', "no option 'subset'"),
+        (MIXED, 'method = "adamixbn"\nprotocol_options = [3]', "a table"),
+        (MIXED, 'method = "adamixbn"\nnetwork = ["mine"]', "expected a text"),
+        (MIXED, 'method = "adamixbn"\npaper = 3', "column = NAME"),
+        (MIXED, 'method = "adamixbn"\npaper = { method = "x" }', "column = NAME"),
+        (MIXED, 'method = "adamixbn"\ngroup = 3', "expected a text"),
+        (MIXED, 'measure = "curves"', "loss-curves"),
+        (MIXED, 'measure = "loss-curves"\nscal = 3.0', "scale"),
+        (MIXED, 'method = "eata"\nlr = 2020-01-01', "finite number"),
+        (MIXED, 'method = "eata"\nlr = nan', "finite number"),
+        (MIXED, 'method = "eata"\nlr = "fast"', "lr='fast'"),
+        (MIXED, 'method = "adabn-source-and-test"\nsource_weigth = 1', "has no option"),
+        (MIXED, 'method = "eata"\nsource_images = "here"', "cannot be written down"),
+        (DOMAINS, "domains = [1]", "different names"),
+        (DOMAINS, 'domains = ["photo", "photo"]', "different names"),
+        (DOMAINS, 'groups = { both = "photo" }', "different names"),
+        (DOMAINS, "groups = { both = [] }", "different names"),
+        (DOMAINS, DOMAINS + '\ngroups = { both = ["photo"] }', "or groups"),
+        (DOMAINS, 'groups = { both = ["photo", "sketch"] }', "one domain at a time"),
+        ("seeds = [0, 3]", "seeds = [3, 3]", "different whole numbers"),
+        ("seeds = [0, 3]", "seeds = [99999999999999999999]", "seeds"),
+        ("seeds = [0, 3]", "order = -1", "0 or more"),
+        ("images = 20", 'sweep = { option = ["alpha"], values = [1] }', "alpha"),
+        ("images = 20", 'sweep = { option = "batch_size", values = [0] }', "1 or more"),
+        ("images = 20", 'sweep = { option = "alpha", values = [0.1, 0.1] }', "different values"),
+        ("images = 20", "sources = [1]", "different names"),
+        ("images = 20", "paper = { x = 1 }", "backbone"),
+        ("images = 20", 'data_options = { root = "x" }', "no option 'root'"),
+        ("images = 20", "data_options = { seed = 2020-01-01 }", "finite numbers"),
+        ('dataset = "pacs"', 'dataset = "pcas"', "pacs"),
+        (MINE, "checkpoint = 3", "expected a text"),
+        (MINE, 'checkpoint = "{tagret}.safetensors"', "nothing but {target} and {seed}"),
+        (MINE, 'checkpoint = "{.safetensors"', "nothing but {target} and {seed}"),
+        (MINE, 'train = "pacs"', "a table"),
+        (MINE, 'train = { dataset = "pacs", epochs = [1] }', "1 or more"),
+        (MINE, 'train = { dataset = "pacs", epoch = 1 }', "epochs"),
+        (MINE, 'train = { dataset = "pacs", schedule = "linear" }', "schedule"),
+        (MINE, 'train = { dataset = "pacs", select_option = { ratio = 1 } }', "best has no option 'ratio'"),
+        (MINE, 'train = { dataset = "pacs" }\nstart = "mine"', "leads back to itself"),
+        (MINE, 'train = { dataset = "pacs" }\nsources = "photo"', "different names"),
+        (MINE, 'train = { dataset = "pacs" }\nmilliseconds = "3"', "a number"),
+        (ZOO, "[networks.published]\nnetwork = 3", "expected a text"),
+    ],
+)
+def test_whatever_is_of_another_kind_is_a_mistake_with_words(read, old, new, said):
+    assert old in GOOD
+    with pytest.raises(BadFile, match=said):
+        read(GOOD.replace(old, new))
+
+
+@pytest.mark.parametrize("text", ["networks = 1", "networks = [1]", "rows = ['a']", "table = 1", "table = [1]"])
+def test_whole_parts_of_another_kind_are_mistakes_too(read, text):
+    with pytest.raises(BadFile, match=f"{text.split()[0]} = .*expected"):
+        read(f"title = 'x'\n{text}")
+
+
+def test_a_row_inherits_options_that_its_own_protocol_has_to_know(read):
+    text = GOOD.replace(MIXED, 'method = "adamixbn"\nprotocol = "continual"')
+    with pytest.raises(BadFile, match="row 'mixed': continual has no option 'subset'"):
+        read(text + 'protocol = "few-data"\nprotocol_options = { subset = 3 }\n')
+
+
+def test_a_measurement_has_its_own_options(read):
+    text = GOOD.replace(MIXED, 'measure = "loss-curves"\nscale = 3.0')
+    (table,) = read(text + 'rows = ["mixed"]\n').tables
+    (cell,) = cells(table, table.rows[0], "photo", 0, located([]))
+    assert (cell.measure, cell.options) == ("loss-curves", {"scale": 3.0})
+    assert table.show == "loss-curves"  # which is how it is shown unless the table says so itself
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('show = "loss-curves"', "of rows that do not measure it: expected measure = 'loss-curves'"),
+        ('show = "accuracy"\nmeasure = "classifier-norms"', "of rows with measure = 'classifier-norms'"),
+        ('measure = "classifier-norms"', "row 'mixed': classifier-norms has no option 'fold'"),
+        ('show = "loss-curves"\nmeasure = "classifier-norms"', "of rows with measure = 'classifier-norms'"),
+    ],
+)
+def test_what_is_measured_and_what_is_shown_belong_together(read, lines, said):
+    with pytest.raises(BadFile, match=re.escape(said)):
+        read(f"{GOOD}{lines}\n")
+
+
+@pytest.mark.parametrize("name", ["index", "my table", "[x]"])
+def test_a_file_whose_name_a_report_cannot_use_is_refused(tmp_path, name):
+    from domainadaptor.lab.reports.plans import read_plan
+
+    with pytest.raises(ValueError, match="cannot be a file's"):
+        read_plan({"name": name})
+    path = tmp_path / f"{name}.toml"
+    path.write_text(GOOD)
+    with pytest.raises(BadFile, match="the file is called"):
+        read_experiment(path, tmp_path)

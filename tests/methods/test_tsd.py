@@ -1,0 +1,163 @@
+"""TSD against its loop written out: memory by sorting lists, prototypes and cosines by loops, Adam by hand."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import domainadaptor as da
+from domainadaptor.errors import BadOption, UnsupportedNetwork
+from domainadaptor.methods.tsd import Supports
+from tests.conftest import batch, stir
+from tests.methods.literal import Adam, by_batch, features, gradients, leaves, network, probabilities, weights_of
+
+BATCHES = [batch(6, 3, 12, 12, seed=seed, dtype=torch.float64) for seed in range(4)]
+
+
+def unit(v):
+    return v / v.pow(2).sum().sqrt()
+
+
+def entry(z, scores):
+    p = probabilities(scores.unsqueeze(0))[0].detach()
+    return {"z": z.detach(), "p": p, "label": int(p.argmax()), "entropy": -float((p * p.log()).sum())}
+
+
+def surest(memory, keep, classes):
+    found = []
+    for k in range(classes):
+        mine = sorted((item for item in memory if item["label"] == k), key=lambda item: item["entropy"])
+        found += mine if keep is None else mine[:keep]
+    return found
+
+
+def literal(batches, *, keep=100, divergence="head", agree=False, lam=0.0, neighbors=3, lr=0.01, predict="before"):
+    weights = weights_of(network())
+    rows = weights["fc.weight"]
+    memory = [entry(row, rows @ row + weights["fc.bias"]) for row in rows]
+    adam, answers, sizes = Adam(lr), [], []
+    for x in batches:
+        weights = leaves(weights)
+        z = features(weights, x, by_batch)
+        scores = z @ weights["fc.weight"].T + weights["fc.bias"]
+        memory = surest(memory + [entry(z[i], scores[i]) for i in range(len(x))], keep, 7)
+        sizes.append(len(memory))
+        prototypes = []
+        for k in range(7):
+            mine = [unit(item["z"]) for item in memory if item["label"] == k]
+            prototypes.append(unit(sum(mine)) if mine else torch.zeros(16).double())
+        terms = []
+        for i in range(len(x)):
+            p = probabilities(scores[i : i + 1])[0]
+            cosines = torch.stack([(unit(z[i]) * c).sum() for c in prototypes])
+            y = probabilities(cosines.unsqueeze(0))[0]
+            own = p.detach()
+            pairs = [(own[k], y[k]) if divergence == "head" else (y[k], own[k]) for k in range(7)]
+            term = sum(a * (a / b).log() for a, b in pairs)
+            if lam:
+                near = sorted(
+                    ((float(unit(z[i].detach()) @ unit(m["z"])), m["p"]) for m in memory), key=lambda s: -s[0]
+                )
+                term = term + lam * sum(s * ((p - q) ** 2).sum() for s, q in near[:neighbors]) / neighbors
+            if not agree or int(own.argmax()) == int(cosines.argmax()):
+                terms.append(term)
+        if terms:
+            moved = adam.step(weights, gradients(sum(terms) / len(terms), weights))
+            weights = moved
+        if predict == "after":
+            scores = features(weights, x, by_batch) @ weights["fc.weight"].T + weights["fc.bias"]
+        answers.append((scores.detach(), len(terms)))
+    return answers, sizes
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"keep": 2},
+        {"keep": None, "divergence": "prototypes"},
+        {"agree": True, "lr": 0.003},
+        {"lam": 0.7, "neighbors": 4, "predict": "after"},
+    ],
+)
+def test_tsd_is_its_literal_loop(options):
+    options = {"lr": 0.01, **options}
+    expected, sizes = literal(BATCHES, **options)
+    adaptor = da.adapt(network(), "tsd", **options)
+    for x, (answer, _) in zip(BATCHES, expected, strict=True):
+        torch.testing.assert_close(adaptor(x), answer, atol=1e-9, rtol=1e-9)
+    assert len(adaptor._supports.held.features) == sizes[-1]
+    if options.get("keep") == 2:
+        assert sizes[-1] <= 14
+    if options.get("agree"):
+        assert any(0 < count < 6 for _, count in expected)
+
+
+def test_the_memory_keeps_the_surest_of_each_class():
+    head = nn.Linear(2, 2, bias=False)
+    with torch.no_grad():
+        head.weight.copy_(torch.tensor([[2.0, 0.0], [0.0, 2.0]]))
+    supports = Supports(keep=2)
+    supports.start_from(head)
+    supports.reset()
+    assert supports.held.label.tolist() == [0, 1]
+    # Two of class 0: one surer than the head's row (gap 4), one less sure; the row stays as the second.
+    supports.add(torch.tensor([[9.0, 0.0], [1.0, 0.5]]), torch.tensor([[9.0, 0.0], [1.0, 0.5]]))
+    assert supports.held.features.tolist() == [[9.0, 0.0], [2.0, 0.0], [0.0, 2.0]]
+    held = supports.memory()
+    supports.add(torch.tensor([[8.0, 0.0], [0.0, 1.0]]), torch.tensor([[8.0, 0.0], [0.0, 1.0]]))
+    assert supports.held.features.tolist() == [[9.0, 0.0], [8.0, 0.0], [0.0, 2.0], [0.0, 1.0]]
+    assert math.isclose(float(supports.held.probabilities[1, 0]), 1 / (1 + math.exp(-8)), rel_tol=1e-6)
+    supports.recall(held)
+    assert supports.held.features.tolist() == [[9.0, 0.0], [2.0, 0.0], [0.0, 2.0]]
+    supports.reset()
+    assert supports.held.features.tolist() == [[2.0, 0.0], [0.0, 2.0]]
+
+
+def test_nobody_agrees_means_no_step():
+    net = network()
+    with torch.no_grad():  # all is of class 6 and equally sure, so its prototype is the head's first row, far from all
+        net.fc.bias.copy_(torch.tensor([0.0, 0, 0, 0, 0, 0, 1000]))
+        net.fc.weight[0] = -net.fc.weight[0].abs()
+    adaptor = da.adapt(net, "tsd", agree=True, lr=0.1, keep=1)
+    result = adaptor.adapt(BATCHES[0])
+    assert result.loss is None
+    assert not result.fell_back
+    assert all(torch.equal(value, net.state_dict()[name]) for name, value in adaptor.state_dict().items())
+
+
+def test_all_weights_learn_and_the_network_does_not():
+    net = network()
+    adaptor = da.adapt(net, "tsd", lr=0.01)
+    adaptor(BATCHES[0])
+    state = adaptor.state_dict()
+    # The head itself is the judge: only what makes features learns from the divergence.
+    changed = {name for name, p in net.named_parameters() if not torch.equal(state[name], p)}
+    assert changed == {name for name, _ in net.named_parameters()} - {"fc.weight", "fc.bias"}
+    local = da.adapt(net, "tsd", lr=0.01, lam=1.0)
+    local(BATCHES[0])
+    assert not torch.equal(local.state_dict()["fc.weight"], net.fc.weight)
+
+
+def test_a_linear_head_is_needed():
+    net = stir(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten()))
+    with pytest.raises(UnsupportedNetwork, match="has no linear layer"):
+        da.adapt(net, "tsd")
+    with pytest.raises(UnsupportedNetwork, match="'c1' is no linear layer"):
+        da.adapt(network(), "tsd", head="c1")
+    deep = nn.Sequential(network(), nn.Tanh()).double()
+    with pytest.raises(UnsupportedNetwork, match="not what the linear layer"):
+        da.adapt(deep, "tsd")(BATCHES[0])
+
+
+def test_mistakes_are_explained():
+    for options, hint in [
+        ({"keep": 0}, "at least 1"),
+        ({"divergence": "heads"}, "did you mean 'head'"),
+        ({"agree": 1}, "True or False"),
+        ({"lam": -1}, "at least 0"),
+        ({"neighbors": 0}, "at least 1"),
+    ]:
+        with pytest.raises(BadOption, match=hint):
+            da.adapt(network(), "tsd", **options)
