@@ -20,7 +20,7 @@ def test_a_wheel_installed_outside_the_clone_works(tmp_path):
     code = (
         "import domainadaptor, pathlib; root = pathlib.Path(domainadaptor.__file__).parent; "
         f"assert str(root).startswith({str(place)!r}), root; assert (root / 'py.typed').is_file(); "
-        "assert all((root / 'reports' / name).is_file() for name in ('paper.csv', 'page.css')); "
+        "assert all((root / 'lab' / 'reports' / name).is_file() for name in ('paper.csv', 'page.css')); "
         "print(len(domainadaptor.list_methods()))"
     )
     done = subprocess.run(

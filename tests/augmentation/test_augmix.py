@@ -6,7 +6,7 @@ import torch
 import torchvision.transforms.functional as tv
 from PIL import Image, ImageOps
 
-from domainadaptor.adaptation import augmix
+from domainadaptor.augmentation import augmix
 from domainadaptor.augmentation.augmix import augmix_views, equalized, moved, posterized, solarized, stretched
 from domainadaptor.augmentation.crops import random_views
 

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.data import pictures as module
+from domainadaptor.lab.data import image_cache as module
 from domainadaptor.lab.data.domains import Domain, Example
 from domainadaptor.lab.data.image_cache import Pictures, cache_folder
 from domainadaptor.lab.data.image_folder import FileReader

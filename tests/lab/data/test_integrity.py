@@ -1,6 +1,6 @@
 import pytest
 
-from domainadaptor.lab.data import damage
+from domainadaptor.lab.data import integrity as damage
 from domainadaptor.lab.data.image_folder import read_tree
 from domainadaptor.lab.data.integrity import damaged
 from tests.lab.data.trees import picture, plain_domain, plant

@@ -9,7 +9,7 @@ import torch
 
 import domainadaptor as da
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.experiments import grid as grids
+from domainadaptor.lab.experiments import sweep as grids
 from domainadaptor.lab.experiments.run_spec import id_of
 from domainadaptor.lab.experiments.runner import Workshop
 from domainadaptor.lab.experiments.store import Store

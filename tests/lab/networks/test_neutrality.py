@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from domainadaptor.lab.networks import probe as probing
+from domainadaptor.lab.networks import neutrality as probing
 from domainadaptor.lab.networks.neutrality import probe, stir_norms
 from tests.conftest import GoldenNet, batch
 
