@@ -20,7 +20,7 @@ CORE = {
     "method_card": set(),
     "norms": {"errors", "options", "profiling"},
     "augmentation": {"errors", "options"},
-    "adaptation": {"errors", "options", "profiling", "norms", "augmentation", "lab.peak_memory"},
+    "adaptation": {"errors", "options", "profiling", "norms", "augmentation"},
     "tasks": {"errors", "registry", "domainadaptor"},
     "methods": {"errors", "options", "method_card", "norms", "augmentation", "adaptation", "tasks"},
     "__init__": {"registry", "options", "errors", "method_card", "adaptation"},
@@ -30,11 +30,12 @@ CORE = {
 LAB: dict[str, set[str]] = {
     "lab": set(),
     "lab.files": set(),
-    "lab.peak_memory": set(),
+    "lab.allocator": set(),
+    "lab.peak_memory": {"lab.allocator"},
     "lab.revision": set(),
     "lab.data": {"lab.files"},
     "lab.networks": {"lab.files", "lab.data"},
-    "lab.training": {"lab.files", "lab.peak_memory", "lab.revision", "lab.data", "lab.networks"},
+    "lab.training": {"lab.files", "lab.revision", "lab.data", "lab.networks"},
     "lab.method_inputs": {"lab.data", "lab.networks"},
     "lab.evaluation": {"lab.peak_memory", "lab.data"},
     "lab.experiments": {
@@ -48,7 +49,7 @@ LAB: dict[str, set[str]] = {
     },
     "lab.prediction": {"lab.files", "lab.data"},
     "lab.reports": {"lab.files"},
-    "lab.bench": {"lab.peak_memory", "lab.data", "lab.networks"},
+    "lab.bench": {"lab.allocator", "lab.peak_memory", "lab.data", "lab.networks"},
     "lab.stress": {"lab.data"},
     "lab.demo": {"lab.data"},
 }

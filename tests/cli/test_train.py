@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from domainadaptor.lab.data.image_cache import Pictures
+from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.preprocessing import squashed
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.networks.checkpoint import load_checkpoint
@@ -224,7 +224,7 @@ def test_a_damaged_record_is_explained(program, root, tmp_path):
 def test_validation_images_are_shuffled(root):
     """What adapts to a batch must not find one class after the other, as the files lie."""
     domain = open_dataset("folders", root).domain("nacht")
-    (labels,) = [labels for _, labels in run._batches(Pictures(domain, squashed(12)), squashed(12), "test")()]
+    (labels,) = [labels for _, labels in run._batches(DomainImages(domain, squashed(12)), squashed(12), "test")()]
     assert labels.tolist() != sorted(labels.tolist())
 
 
@@ -274,7 +274,7 @@ def test_what_cannot_be_trained_is_said_before_the_work(program, root, tmp_path)
     unread = tmp_path / "unread"
     shutil.copytree(few / "a", unread / "a")
     shutil.copytree(few / "a", unread / "b")
-    held = [example.name for example in open_dataset("folders", unread).domain("b").part("val")]
+    held = [example.name for example in open_dataset("folders", unread).domain("b").select("val")]
     for name in held:
         (unread / "b" / name).write_bytes(b"damaged")
     for arguments, hint in [

@@ -11,7 +11,6 @@ from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, LayerRepo
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.guard import Drift
 from domainadaptor.adaptation.state import Part
-from domainadaptor.lab.peak_memory import keep_freed
 from domainadaptor.profiling import FIRST, phase
 
 
@@ -22,7 +21,6 @@ class LearningAdaptor(Adaptor):
     source are made in its `__init__` and named by `_parts`.
     """
 
-    _keeps_memory = False
 
     @abstractmethod
     def _build(self) -> AdaptiveNetwork:
@@ -93,9 +91,6 @@ class LearningAdaptor(Adaptor):
     def _first_pass(self, images: Tensor, grad: bool, network: AdaptiveNetwork | None = None) -> Tensor:
         """The pass that folds. A layer found to be used more than once must not, so the pass is made again."""
         network = self._main if network is None else network
-        if grad and not self._keeps_memory:
-            keep_freed(self, images)
-            self._keeps_memory = True
         with phase(FIRST), torch.set_grad_enabled(grad):
             logits = self._pass(images, network)
             if network.find_reused():

@@ -35,16 +35,16 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Time methods against plain inference of the same network, in interleaved rounds of one run."""
+    from domainadaptor.lab.bench.benchmark import compared, run_bench, where
+    from domainadaptor.lab.bench.chart import draw
     from domainadaptor.lab.bench.growth import METHODS, around
-    from domainadaptor.lab.bench.picture import draw
-    from domainadaptor.lab.bench.run import compared, run_bench, where
-    from domainadaptor.lab.bench.timing import Setting
+    from domainadaptor.lab.bench.timing import BenchConfig
     from domainadaptor.lab.networks.zoo import blueprint
 
     before = _read(compare) if compare else None
     place = str(find_device(device))
     settings = [
-        Setting(blueprint(name).name, images, side, rounds, place, seed)
+        BenchConfig(blueprint(name).name, images, side, rounds, place, seed)
         for name, images, side in product(network or ["resnet18"], batch_size or [64], size or [224])
     ]
     if growth and len(settings) > 1:
@@ -102,7 +102,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _show(rows: list[tuple[dict[str, Any], float | None]], changed: bool) -> None:
     """Two tables for each network, batch size and side: what a batch costs, and where its time goes."""
-    from domainadaptor.lab.bench.run import where
+    from domainadaptor.lab.bench.benchmark import where
 
     settings: dict[str, list[tuple[dict[str, Any], float | None]]] = {}
     for row, earlier in rows:
@@ -143,7 +143,7 @@ def _show_phases(rows: list[dict[str, Any]]) -> None:
 
 def _show_growth(rows: list[dict[str, Any]]) -> None:
     """A table for each axis: plain inferences and megabytes of every method at every point."""
-    from domainadaptor.lab.bench.run import where
+    from domainadaptor.lab.bench.benchmark import where
 
     methods = list(dict.fromkeys(row["method"] for row in rows))
     for axis in dict.fromkeys(row["axis"] for row in rows):

@@ -127,7 +127,7 @@ def _as_json(dataset: DomainDataset, unreadable: Mapping[str, str], differs: str
             name: {
                 "images": len(domain.examples),
                 **_parts(dataset, name),
-                "tested": len(domain.part("test")),
+                "tested": len(domain.select("test")),
                 "classes": counts[name],
             }
             for name, domain in dataset.domains.items()
@@ -199,7 +199,7 @@ def _part_table(dataset: DomainDataset) -> Table:
     for column in ("training", "validation", "testing only", "tested on if left out"):
         table.add_column(column, justify="right")
     for name, domain in dataset.domains.items():
-        numbers = [*_parts(dataset, name).values(), len(domain.part("test"))]
+        numbers = [*_parts(dataset, name).values(), len(domain.select("test"))]
         table.add_row(Text(name), *(f"{number:,}" for number in numbers))
     return table
 

@@ -25,7 +25,7 @@ from domainadaptor.errors import BadOption
 from domainadaptor.lab.files import replacing
 
 if TYPE_CHECKING:  # it takes seconds to import
-    from domainadaptor.lab.stress.run import Course, Report
+    from domainadaptor.lab.stress.stress_run import Course, StressReport
 
 
 def stress(
@@ -69,10 +69,10 @@ def stress(
     from domainadaptor.lab.data.registry import open_dataset
     from domainadaptor.lab.method_inputs import options_from
     from domainadaptor.lab.networks.loading import is_file, open_network
+    from domainadaptor.lab.stress.chart import draw
     from domainadaptor.lab.stress.gather import gather
-    from domainadaptor.lab.stress.picture import draw
-    from domainadaptor.lab.stress.run import Setting, amount_of_work, run_stress
     from domainadaptor.lab.stress.streams import KINDS
+    from domainadaptor.lab.stress.stress_run import StressConfig, amount_of_work, run_stress
 
     if weights in (None, "none") and not is_file(network):
         raise BadOption(f"with which weights? say --weights FILE or pretrained, or give a checkpoint for {network!r}")
@@ -85,7 +85,7 @@ def stress(
     own = options_from(
         method, heads=opened.heads, preprocessing=opened.preprocessing, source_images=pool.at_home().images, seed=seed
     )
-    setting = Setting(batches, min(every, batches), batch_size, seed)
+    setting = StressConfig(batches, min(every, batches), batch_size, seed)
     kinds, guards = tuple(kind or KINDS), (True, False) if guard is None else (guard,)
     with progress_bar(amount_of_work(setting, kinds, guards)) as bar:
         report = run_stress(
@@ -114,7 +114,7 @@ def stress(
     out.print(f"Record: {output / 'stress.json'}   picture: {output / 'stress.png'}", highlight=False, soft_wrap=True)
 
 
-def _show(report: "Report") -> None:
+def _show(report: "StressReport") -> None:
     table = Table("stream", title=f"{report.method}: accuracy on {report.probe} clean images, in percent")
     for column in ("with guard: lowest", "last", "went back", "without: lowest", "last"):
         table.add_column(column, justify="right")

@@ -4,11 +4,11 @@ import pytest
 from PIL import Image
 
 from domainadaptor.lab.bench import growth
-from domainadaptor.lab.bench.picture import draw
-from domainadaptor.lab.bench.run import run_bench
-from domainadaptor.lab.bench.timing import Setting
+from domainadaptor.lab.bench.benchmark import run_bench
+from domainadaptor.lab.bench.chart import draw
+from domainadaptor.lab.bench.timing import BenchConfig
 
-BASE = Setting("cifar:resnet20", 8, 16, rounds=1)
+BASE = BenchConfig("cifar:resnet20", 8, 16, rounds=1)
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def test_one_thing_changes_at_a_time():
 def test_what_does_not_fit_is_left_out_and_said(small, monkeypatch, tmp_path):
     # A method that takes a megabyte an image, on a machine with 50 megabytes to spare: 40 may be used.
     monkeypatch.setattr(growth, "peak_memory", lambda setting, *_: float(setting.batch_size))
-    monkeypatch.setattr("domainadaptor.lab.bench.run.peak_memory", lambda setting, *_: float(setting.batch_size))
-    monkeypatch.setattr(growth, "available", lambda _: 50e6)
+    monkeypatch.setattr("domainadaptor.lab.bench.benchmark.peak_memory", lambda setting, *_: float(setting.batch_size))
+    monkeypatch.setattr(growth, "available_memory", lambda _: 50e6)
     kept = []
     report = run_bench(
         growth.around(BASE), {"adabn": {}}, True, lambda _: None, lambda now: kept.append(len(now["rows"]))
@@ -45,12 +45,6 @@ def test_what_does_not_fit_is_left_out_and_said(small, monkeypatch, tmp_path):
     draw(report, tmp_path / "growth.png")
     with Image.open(tmp_path / "growth.png") as picture:
         assert picture.width > 1000
-
-
-def test_a_machine_that_does_not_say_how_much_is_free_tries_everything(monkeypatch):
-    monkeypatch.setattr(growth, "available", lambda _: None)
-    monkeypatch.setattr(growth, "peak_memory", lambda *_: pytest.fail("needless"))
-    assert growth.too_large(BASE, {"adabn": {}}) == ""
 
 
 def test_nothing_measured_is_nothing_drawn(tmp_path):

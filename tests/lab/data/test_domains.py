@@ -17,9 +17,9 @@ def dataset():
 @pytest.mark.parametrize(("tested", "found"), [("all", "1234"), ("val", "2"), ("test", "3")])
 def test_parts(tested, found):
     domain = Domain("photo", EXAMPLES, Plain(), tested=tested)
-    assert [e.name for e in domain.part("train")] == ["1", "4"]
-    assert [e.name for e in domain.part("val")] == ["2"]
-    assert [e.name for e in domain.part("test")] == list(found)
+    assert [e.name for e in domain.select("train")] == ["1", "4"]
+    assert [e.name for e in domain.select("val")] == ["2"]
+    assert [e.name for e in domain.select("test")] == list(found)
 
 
 def test_domains_by_name():

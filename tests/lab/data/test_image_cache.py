@@ -11,7 +11,7 @@ from PIL import Image
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data import image_cache as module
 from domainadaptor.lab.data.domains import Domain, Example
-from domainadaptor.lab.data.image_cache import Pictures, cache_folder
+from domainadaptor.lab.data.image_cache import DomainImages, cache_folder
 from domainadaptor.lab.data.image_folder import FileReader
 from domainadaptor.lab.data.preprocessing import Preprocessing, squashed
 from tests.lab.data.trees import Plain, plain_domain
@@ -38,7 +38,7 @@ def places(folder: Path):
 
 @pytest.mark.parametrize("preprocessing", [squashed(16), Preprocessing(12, 20)])
 def test_cached_images_are_the_decoded_ones_to_the_last_bit(tmp_path, domain, preprocessing):
-    plain, cached = Pictures(domain, preprocessing), Pictures(domain, preprocessing)
+    plain, cached = DomainImages(domain, preprocessing), DomainImages(domain, preprocessing)
     cached.cache(tmp_path / "cache")
     order = [10, 3, 9, 0, 8, 3]
     (images, there), (again, there_too) = plain.take(order), cached.take(order)
@@ -51,7 +51,7 @@ def test_cached_images_are_the_decoded_ones_to_the_last_bit(tmp_path, domain, pr
 
 
 def test_images_that_cannot_be_read_are_left_out_and_named(tmp_path, domain):
-    plain, cached = Pictures(domain, squashed(8)), Pictures(domain, squashed(8))
+    plain, cached = DomainImages(domain, squashed(8)), DomainImages(domain, squashed(8))
     cached.cache(tmp_path / "cache")
     everything = range(len(domain.examples))
     assert plain.take(everything)[1] == cached.take(everything)[1] == list(range(9))
@@ -64,9 +64,9 @@ def test_images_that_cannot_be_read_are_left_out_and_named(tmp_path, domain):
 
 
 def test_a_second_run_finds_the_cache_and_reads_no_image(tmp_path, domain, monkeypatch):
-    Pictures(domain, squashed(8)).cache(tmp_path / "cache")
+    DomainImages(domain, squashed(8)).cache(tmp_path / "cache")
     monkeypatch.setattr(module, "ThreadPoolExecutor", None)  # whatever decodes would fail
-    again = Pictures(domain, squashed(8))
+    again = DomainImages(domain, squashed(8))
     again.cache(tmp_path / "cache")
     assert set(again.skipped) == {"bad.png", "gone.png"}
     assert len(again.take(range(9))[0]) == 9
@@ -75,13 +75,13 @@ def test_a_second_run_finds_the_cache_and_reads_no_image(tmp_path, domain, monke
 def test_an_image_that_can_be_read_again_comes_back(tmp_path, domain):
     broken = domain.read.folder / "bad.png"
     seen = broken.stat()
-    Pictures(domain, squashed(8)).cache(tmp_path / "cache")
+    DomainImages(domain, squashed(8)).cache(tmp_path / "cache")
     Image.new("L", (1, 1), 255).save(broken)
     assert broken.stat().st_size > seen.st_size
-    key = Pictures(domain, squashed(8))._key()
+    key = DomainImages(domain, squashed(8))._key()
     (old,) = (tmp_path / "cache").iterdir()
     old.rename(tmp_path / "cache" / key)  # as if size and time were what they had been: a disk that did not answer
-    again = Pictures(domain, squashed(8))
+    again = DomainImages(domain, squashed(8))
     again.cache(tmp_path / "cache")
     assert set(again.skipped) == {"gone.png"}
     assert (again.take([9])[0] == 1).all()
@@ -90,23 +90,23 @@ def test_an_image_that_can_be_read_again_comes_back(tmp_path, domain):
 
 def test_whatever_changes_makes_another_cache(tmp_path, domain):
     cache = tmp_path / "cache"
-    Pictures(domain, squashed(8)).cache(cache)
+    DomainImages(domain, squashed(8)).cache(cache)
     variants = [
         (domain, squashed(9)),
         (domain, Preprocessing(8, 8)),
         (replace(domain, examples=domain.examples[1:]), squashed(8)),
     ]
     for number, (changed, preprocessing) in enumerate(variants, start=2):
-        Pictures(changed, preprocessing).cache(cache)
+        DomainImages(changed, preprocessing).cache(cache)
         assert len(places(cache)) == number
     Image.new("RGB", (30, 30), "red").save(domain.read.folder / "0.jpg")
-    fresh = Pictures(domain, squashed(8))
+    fresh = DomainImages(domain, squashed(8))
     fresh.cache(cache)
     assert len(places(cache)) == 5
     assert (fresh.take([0])[0][0, 0] > 0.98).all()
     # Labels, splits and the network's means do not touch the pixels.
     relabeled = replace(domain, examples=tuple(e._replace(label=3, split="val") for e in domain.examples))
-    Pictures(relabeled, replace(squashed(8), mean=(0, 0, 0))).cache(cache)
+    DomainImages(relabeled, replace(squashed(8), mean=(0, 0, 0))).cache(cache)
     assert len(places(cache)) == 5
 
 
@@ -127,7 +127,7 @@ class Meeting(Plain):
 
 def test_two_that_build_the_same_cache_at_once(tmp_path):
     reader = Meeting(barrier=threading.Barrier(2))
-    both = [Pictures(replace(plain_domain(), read=reader), squashed(8)) for _ in range(2)]
+    both = [DomainImages(replace(plain_domain(), read=reader), squashed(8)) for _ in range(2)]
     failed = []
 
     def build(pictures):
@@ -143,7 +143,7 @@ def test_two_that_build_the_same_cache_at_once(tmp_path):
         thread.join(timeout=30)
     assert not failed
     assert len(places(tmp_path / "cache")) == 1  # and nothing half built
-    expected = Pictures(plain_domain(), squashed(8)).take(range(10))[0]
+    expected = DomainImages(plain_domain(), squashed(8)).take(range(10))[0]
     for pictures in both:
         assert torch.equal(pictures.take(range(10))[0], expected)
 
@@ -155,28 +155,28 @@ def test_a_failed_build_leaves_nothing_behind(tmp_path):
             raise RuntimeError("power cut")
 
     with pytest.raises(RuntimeError, match="power cut"):
-        Pictures(replace(plain_domain(), read=Failing()), squashed(8)).cache(tmp_path / "cache")
+        DomainImages(replace(plain_domain(), read=Failing()), squashed(8)).cache(tmp_path / "cache")
     assert places(tmp_path / "cache") == []
 
 
 def test_damaged_caches_and_places_that_cannot_be_written(tmp_path):
-    Pictures(plain_domain(), squashed(8)).cache(tmp_path / "cache")
+    DomainImages(plain_domain(), squashed(8)).cache(tmp_path / "cache")
     (place,) = (tmp_path / "cache").iterdir()
     (place / "pixels.npy").write_bytes(b"half")
     with pytest.raises(BadFile, match="is damaged .*delete this folder"):
-        Pictures(plain_domain(), squashed(8)).cache(tmp_path / "cache")
+        DomainImages(plain_domain(), squashed(8)).cache(tmp_path / "cache")
     (place / "index.json").unlink()
     with pytest.raises(BadFile, match="is damaged .*delete this folder"):
-        Pictures(plain_domain(), squashed(8)).cache(tmp_path / "cache")
+        DomainImages(plain_domain(), squashed(8)).cache(tmp_path / "cache")
     (tmp_path / "file").touch()
     with pytest.raises(BadFile, match="cannot write the image cache .*--no-cache"):
-        Pictures(plain_domain(), squashed(8)).cache(tmp_path / "file")
+        DomainImages(plain_domain(), squashed(8)).cache(tmp_path / "file")
 
 
 def test_progress_and_the_index(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_CHUNK", 4)
     told = []
-    Pictures(plain_domain(broken=[2]), squashed(8)).cache(tmp_path / "cache", lambda *moment: told.append(moment))
+    DomainImages(plain_domain(broken=[2]), squashed(8)).cache(tmp_path / "cache", lambda *moment: told.append(moment))
     assert told == [("decoding plain", done, 10) for done in (4, 8, 10)]
     (place,) = (tmp_path / "cache").iterdir()
     index = json.loads((place / "index.json").read_text())

@@ -132,7 +132,7 @@ def test_split_folders(tmp_path):
         "train": "train/dog/0.png",
         "val": "Crossval/dog/0.png",
     }
-    assert len(photo.examples) == len(photo.part("test")) == 9  # nothing twice
+    assert len(photo.examples) == len(photo.select("test")) == 9  # nothing twice
     assert [e.split for e in photo.examples if e.name.startswith("test/")] == ["test"] * 3
     assert found.skipped == {
         "photo/extra": "no part of the split",
@@ -151,7 +151,7 @@ def test_without_split_folders_the_seed_splits(tmp_path):
     plant(tmp_path, "photo/dog", images=10)
     found = read(tmp_path, "photo", split=SPLIT)
     assert "drawn with seed 0" in found.splits
-    assert (len(found.domains["photo"].part("train")), len(found.domains["photo"].part("val"))) == (9, 1)
+    assert (len(found.domains["photo"].select("train")), len(found.domains["photo"].select("val"))) == (9, 1)
 
 
 def listed(tmp_path, train, val, **more):
@@ -204,9 +204,9 @@ def test_lists_that_do_not_fit(tmp_path):
 def test_all_for_testing(tmp_path):
     plant(tmp_path, "photo/dog")
     domain = for_testing(read(tmp_path, "photo")).domains["photo"]
-    assert not domain.part("train")
-    assert not domain.part("val")
-    assert len(domain.part("test")) == 3
+    assert not domain.select("train")
+    assert not domain.select("val")
+    assert len(domain.select("test")) == 3
 
 
 def test_the_stamp_changes_with_the_file(tmp_path):

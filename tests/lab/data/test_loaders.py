@@ -11,7 +11,7 @@ import torch
 
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data import loaders
-from domainadaptor.lab.data.image_cache import Pictures
+from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.loaders import TrainingBatches, ahead, ordered_batches
 from domainadaptor.lab.data.preprocessing import squashed
 from tests.lab.data.trees import plain_domain
@@ -20,7 +20,7 @@ BARE = squashed(8, mean=(0, 0, 0), std=(1, 1, 1))
 
 
 def sources(*counts, **more):
-    return [Pictures(plain_domain(f"d{n}", count, **more), BARE) for n, count in enumerate(counts)]
+    return [DomainImages(plain_domain(f"d{n}", count, **more), BARE) for n, count in enumerate(counts)]
 
 
 def seen(images):

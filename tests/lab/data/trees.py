@@ -29,7 +29,7 @@ def plant(root: Path, *folders: str, images: int = 3, name: str = "{}.png") -> P
 
 
 def names(domain: Domain, part: str | None = None) -> list[str]:
-    return [e.name for e in (domain.part(part) if part else domain.examples)]
+    return [e.name for e in (domain.select(part) if part else domain.examples)]
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 import domainadaptor as da
-from domainadaptor.lab.data.image_cache import Pictures
+from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.registry import open_dataset
-from domainadaptor.lab.evaluation.evaluate import TestImages, evaluate
-from domainadaptor.lab.evaluation.protocols import Item, Segment
+from domainadaptor.lab.evaluation.evaluate import SegmentLoader, evaluate
+from domainadaptor.lab.evaluation.protocols import ImageRef, Segment
 from domainadaptor.lab.networks.loading import open_network
 from tests.lab.experiments.pictures import make_checkpoint, make_pictures
 
-TestImages.__test__ = False
+SegmentLoader.__test__ = False
 
 
 @pytest.fixture(scope="module")
@@ -20,14 +20,14 @@ def setting(tmp_path_factory):
     root = make_pictures(base / "pictures")
     opened = open_network(str(make_checkpoint(base / "c.safetensors")), None)
     dataset = open_dataset("folders", root)
-    pictures = {name: Pictures(domain, opened.preprocessing) for name, domain in dataset.domains.items()}
-    return opened, dataset, TestImages(pictures, opened.preprocessing, torch.device("cpu"))
+    pictures = {name: DomainImages(domain, opened.preprocessing) for name, domain in dataset.domains.items()}
+    return opened, dataset, SegmentLoader(pictures, opened.preprocessing, torch.device("cpu"))
 
 
 def segments_of(dataset, fresh=(True, False)):
     made = []
     for domain, is_fresh in zip(("night", "day"), fresh, strict=True):
-        items = [Item(domain, at, example.label) for at, example in enumerate(dataset.domain(domain).examples)]
+        items = [ImageRef(domain, at, example.label) for at, example in enumerate(dataset.domain(domain).examples)]
         made.append(Segment(domain, (tuple(items[:10]), tuple(items[10:])), is_fresh))
     return made
 
@@ -101,6 +101,6 @@ def test_alpha_is_the_mean_over_batches(setting):
 
 def test_batches_of_several_domains_are_counted_by_domain(setting):
     opened, _, test = setting
-    mixed = Segment("both", ((Item("day", 0, 0), Item("night", 3, 0), Item("day", 9, 1)),), True)
+    mixed = Segment("both", ((ImageRef("day", 0, 0), ImageRef("night", 3, 0), ImageRef("day", 9, 1)),), True)
     found = evaluate(da.adapt(opened.network, "source"), [mixed], test, 3)
     assert {domain: score["images"] for domain, score in found["scores"].items()} == {"day": 2, "night": 1}

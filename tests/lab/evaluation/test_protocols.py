@@ -5,12 +5,13 @@ from collections import Counter
 import pytest
 
 from domainadaptor.errors import BadOption
-from domainadaptor.lab.evaluation.protocols import PROTOCOLS, Item, arrange, check_protocol, shuffled
+from domainadaptor.lab.evaluation.protocols import PROTOCOLS, ImageRef, arrange, check_protocol, shuffled
 
 
 def images(**counts):
     return {
-        domain: shuffled([Item(domain, at, at % 3) for at in range(count)], 0, None) for domain, count in counts.items()
+        domain: shuffled([ImageRef(domain, at, at % 3) for at in range(count)], 0, None)
+        for domain, count in counts.items()
     }
 
 
@@ -40,7 +41,7 @@ def test_another_seed_is_another_order(name):
 
 
 def test_the_shuffle_follows_the_seed_and_cuts():
-    items = [Item("a", at, 0) for at in range(100)]
+    items = [ImageRef("a", at, 0) for at in range(100)]
     assert shuffled(items, 1, 10) == shuffled(items, 1, None)[:10]
     assert shuffled(items, 1, None) != shuffled(items, 2, None)
     assert shuffled(items, 1, None) != items
@@ -94,7 +95,7 @@ def test_dirichlet_is_between_sorted_and_shuffled():
 
 @pytest.mark.parametrize(("concentration", "share"), [(0.01, 4 / 5), (0.1, 3 / 5), (1.0, 1 / 3), (10.0, 1 / 5)])
 def test_the_commonest_class_of_a_batch_has_the_share_that_the_option_promises(concentration, share):
-    items = shuffled([Item("a", at, at % 7) for at in range(6400)], 0, None)
+    items = shuffled([ImageRef("a", at, at % 7) for at in range(6400)], 0, None)
     (segment,) = arrange("label-shift", {"a": items}, 64, 0, {"concentration": concentration})
     shares = [max(Counter(item.label for item in batch).values()) / 64 for batch in segment.batches]
     assert sum(shares) / len(shares) == pytest.approx(share, abs=0.04)

@@ -2,7 +2,7 @@
 
 import torch
 
-from domainadaptor.lab.evaluation.protocols import Item
+from domainadaptor.lab.evaluation.protocols import ImageRef
 from domainadaptor.lab.evaluation.scores import BINS, Tally
 
 
@@ -17,7 +17,7 @@ def logits_of(*answers, confidence=0.8, classes=3):
 def test_counts():
     tally = Tally(3)
     labels = [0, 0, 1, 2]
-    items = [Item("a", at, label) for at, label in enumerate(labels)]
+    items = [ImageRef("a", at, label) for at, label in enumerate(labels)]
     names = ["w", "x", "y", "z"]
     tally.add(items, names, logits_of(0, 1, 1, 0), logits_of(0, 0, 0, 0), logits_of(1, 0, 1, 1, confidence=0.5))
     score = tally.score()
@@ -38,7 +38,7 @@ def test_counts():
 def test_batches_add_up_to_the_whole():
     torch.manual_seed(0)
     source, before, after = (torch.randn(40, 3) for _ in range(3))
-    items = [Item("a", at, at % 3) for at in range(40)]
+    items = [ImageRef("a", at, at % 3) for at in range(40)]
     names = [str(at) for at in range(40)]
     whole, parts = Tally(3), Tally(3)
     whole.add(items, names, source, before, after)
@@ -50,13 +50,13 @@ def test_batches_add_up_to_the_whole():
 
 def test_a_confidence_of_one_is_in_the_last_bin():
     tally = Tally(2)
-    tally.add([Item("a", 0, 0)], ["x"], *([torch.tensor([[1e4, -1e4]])] * 3))
+    tally.add([ImageRef("a", 0, 0)], ["x"], *([torch.tensor([[1e4, -1e4]])] * 3))
     assert tally.score()["calibration"][-1] == [1, 1.0, 1]
 
 
 def test_kept_examples_are_of_both_kinds():
     tally = Tally(2)
-    items = [Item("a", at, 1) for at in range(40)]
+    items = [ImageRef("a", at, 1) for at in range(40)]
     names = [str(at) for at in range(40)]
     good, bad = torch.tensor([[0.0, 1.0]]).expand(40, 2), torch.tensor([[1.0, 0.0]]).expand(40, 2)
     tally.add(items, names, bad, bad, good)

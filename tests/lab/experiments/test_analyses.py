@@ -31,7 +31,7 @@ def test_measurements(base, measure):
         assert [c["norm"] for c in values["classes"]] == pytest.approx([float(row.norm()) for row in weight])
         dataset = grid.workshop.dataset("folders")
         counts = [
-            sum(e.label == at for d in ("day", "dusk") for e in dataset.domain(d).part("train")) for at in (0, 1, 2)
+            sum(e.label == at for d in ("day", "dusk") for e in dataset.domain(d).select("train")) for at in (0, 1, 2)
         ]
         assert [c["images"] for c in values["classes"]] == counts
     else:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import domainadaptor as da
-from domainadaptor.lab.data.image_cache import Pictures
+from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.loaders import ordered_batches
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.networks.checkpoint import Checkpoint, load_checkpoint
@@ -91,7 +91,7 @@ def validation(saved: Checkpoint) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Domain, images and labels of the source validation images, batch by batch."""
     dataset = open_dataset("digits")
     for source in SOURCES:
-        pictures = Pictures(dataset.domain(source), saved.card.preprocessing)
+        pictures = DomainImages(dataset.domain(source), saved.card.preprocessing)
         for images, labels in ordered_batches(pictures, saved.card.preprocessing, "val", 60):
             yield source, images, labels
 

@@ -10,7 +10,7 @@ from PIL import Image
 from torch import nn
 
 from domainadaptor.lab.data.domains import Domain, Example
-from domainadaptor.lab.data.image_cache import Pictures
+from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.loaders import TrainingBatches, ordered_batches
 from domainadaptor.lab.data.preprocessing import squashed
 from domainadaptor.lab.training.algorithms.mvrml import MVRML
@@ -63,7 +63,7 @@ def run(folder, algorithm="erm", select="best", epochs=3, stop_at=None, lr=0.05,
     torch.manual_seed(0)
     recipe = Recipe("stripes", ("a", "b"), algorithm=algorithm, options=options, select=select, lr=lr)
     made = recipe.make(Small(), 3)
-    pictures = [Pictures(domain("a", 0), squashed(10)), Pictures(domain("b", 1), squashed(10))]
+    pictures = [DomainImages(domain("a", 0), squashed(10)), DomainImages(domain("b", 1), squashed(10))]
     training = TrainingBatches(pictures, squashed(10), batch_size, 0, made.rounds)
     validation = {p.domain.name: (lambda p=p: ordered_batches(p, squashed(10), "val", 8)) for p in pictures}
     seen = 0

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from domainadaptor.lab.bench.memory import peak_memory
-from domainadaptor.lab.bench.timing import Setting
+from domainadaptor.lab.bench.timing import BenchConfig
 from domainadaptor.lab.networks.zoo import blueprint
-from domainadaptor.lab.peak_memory import available
+from domainadaptor.lab.peak_memory import available_memory
 
 METHODS = ("adamixbn", "tent", "domainadaptor-t")
 BATCH_SIZES = (1, 4, 16, 64, 256)
@@ -17,17 +17,17 @@ _ROOM = 0.8  # of the memory that is free; the rest is for everybody else
 _PROBE = 8  # a batch this many times smaller tells what the whole one will take
 
 
-def around(base: Setting) -> Iterator[tuple[str, Setting]]:
+def around(base: BenchConfig) -> Iterator[tuple[str, BenchConfig]]:
     """What changes, and the setting: each in turn away from the base, the others as they are."""
     yield from (("batch size", replace(base, batch_size=images)) for images in BATCH_SIZES)
     yield from (("side", replace(base, size=side)) for side in SIDES)
     yield from (("network", replace(base, network=blueprint(name).name)) for name in NETWORKS)
 
 
-def too_large(setting: Setting, methods: Mapping[str, Mapping[str, Any]]) -> str:
+def too_large(setting: BenchConfig, methods: Mapping[str, Mapping[str, Any]]) -> str:
     """Why a setting does not fit into memory, by a smaller batch of it; "" if it does, or nobody knows."""
-    free = available(setting.device)
-    if free is None or setting.batch_size < _PROBE:
+    free = available_memory(setting.device)
+    if setting.batch_size < _PROBE:
         return ""
     small = replace(setting, batch_size=setting.batch_size // _PROBE)
     peaks = [peak_memory(small, method, options) for method, options in methods.items()]

@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from domainadaptor.lab.bench.timing import Setting, random_images
+from domainadaptor.lab.bench.timing import BenchConfig, random_images
 from domainadaptor.lab.data.augment import before_cropping
 from domainadaptor.lab.data.domains import Domain
-from domainadaptor.lab.data.image_cache import Pictures
+from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.loaders import TrainingBatches, ordered_batches
 from domainadaptor.lab.data.preprocessing import squashed
 from domainadaptor.lab.networks.zoo import blueprint
@@ -35,7 +35,7 @@ def loading_rates(domain: Domain, network: str, size: int) -> list[Rate]:
     """Rates of loading a domain for a network, nothing else running, and of the network itself, which comes last."""
     preprocessing = squashed(size)
     domain = replace(domain, examples=domain.examples[:: -(-len(domain.examples) // _IMAGES)])
-    uncached, cached, larger = (Pictures(domain, squashed(side)) for side in (size, size, before_cropping(size)))
+    uncached, cached, larger = (DomainImages(domain, squashed(side)) for side in (size, size, before_cropping(size)))
     with tempfile.TemporaryDirectory() as folder:
         for pictures in (cached, larger):
             pictures.cache(Path(folder))
@@ -43,7 +43,7 @@ def loading_rates(domain: Domain, network: str, size: int) -> list[Rate]:
             "decoded and resized": _rate(lambda: ordered_batches(uncached, preprocessing, "test", _BATCH)),
             "from the cache": _rate(lambda: ordered_batches(cached, preprocessing, "test", _BATCH)),
         }
-        if domain.part("train"):  # a set of test images alone has none
+        if domain.select("train"):  # a set of test images alone has none
             training = TrainingBatches([larger], preprocessing, _BATCH, 0)
             rates["from the cache, augmented for training"] = _rate(
                 lambda: ((b.images, b.labels) for b, *_ in training.epoch(0))
@@ -66,6 +66,6 @@ def _rate(batches: Callable[[], Iterable[tuple[Tensor, Tensor]]]) -> float:
 @torch.no_grad()
 def _plain_rate(network: str, size: int) -> float:
     built = blueprint(network).build(1000).to(memory_format=torch.channels_last)
-    images = random_images(Setting(network, _BATCH, size, 1))
+    images = random_images(BenchConfig(network, _BATCH, size, 1))
     built(images)
     return _rate(lambda: [(built(images), images)])

@@ -11,12 +11,12 @@ import torch
 
 import domainadaptor
 from domainadaptor.errors import AdaptationError
-from domainadaptor.lab.bench.timing import Setting, random_images
+from domainadaptor.lab.bench.timing import BenchConfig, random_images
 from domainadaptor.lab.networks.zoo import blueprint
 from domainadaptor.lab.peak_memory import PeakMemory
 
 
-def peak_memory(setting: Setting, method: str, options: Mapping[str, Any]) -> float | None:
+def peak_memory(setting: BenchConfig, method: str, options: Mapping[str, Any]) -> float | None:
     """Megabytes above network and images at the worst moment of a batch, "" for plain inference; None where unknown."""
     asked = json.dumps({"setting": asdict(setting), "method": method, "options": dict(options)})
     done = subprocess.run(
@@ -32,7 +32,7 @@ def peak_memory(setting: Setting, method: str, options: Mapping[str, Any]) -> fl
     return answer
 
 
-def _measure(setting: Setting, method: str, options: Mapping[str, Any]) -> float | None:
+def _measure(setting: BenchConfig, method: str, options: Mapping[str, Any]) -> float | None:
     network = blueprint(setting.network).build(1000).to(setting.device).to(memory_format=torch.channels_last)
     images = random_images(setting)
     adaptor = domainadaptor.adapt(network, method, **options) if method else None
@@ -49,4 +49,4 @@ def _measure(setting: Setting, method: str, options: Mapping[str, Any]) -> float
 
 if __name__ == "__main__":
     given = json.load(sys.stdin)
-    json.dump(_measure(Setting(**given["setting"]), given["method"], given["options"]), sys.stdout)
+    json.dump(_measure(BenchConfig(**given["setting"]), given["method"], given["options"]), sys.stdout)

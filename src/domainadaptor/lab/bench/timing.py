@@ -19,7 +19,7 @@ from domainadaptor.profiling import PHASES
 
 
 @dataclass(frozen=True)
-class Setting:
+class BenchConfig:
     """What is timed: a network, its input, and how often."""
 
     network: str
@@ -47,7 +47,7 @@ class Timing:
 
 
 def time_methods(
-    setting: Setting,
+    setting: BenchConfig,
     network: nn.Module,
     methods: Mapping[str, Mapping[str, Any]],
     progress: Callable[[str], None],
@@ -84,7 +84,7 @@ def time_methods(
     return found
 
 
-def random_images(setting: Setting) -> Tensor:
+def random_images(setting: BenchConfig) -> Tensor:
     """A batch of noise: what it shows makes no difference to the time."""
     draw = torch.Generator().manual_seed(setting.seed)
     images = torch.randn(setting.batch_size, 3, setting.size, setting.size, generator=draw)

@@ -12,7 +12,7 @@ from PIL import Image
 from domainadaptor.errors import BadOption
 from domainadaptor.options import suggestion
 
-Part = Literal["train", "val", "test"]
+Split = Literal["train", "val", "test"]
 Tested = Literal["all", "val", "test"]
 
 
@@ -21,7 +21,7 @@ class Example(NamedTuple):
 
     name: str  # unique in its domain
     label: int
-    split: Part  # "test": neither trained on nor used to choose weights
+    split: Split  # "test": neither trained on nor used to choose weights
 
 
 class Reader(Protocol):
@@ -49,7 +49,7 @@ class Domain:
     read: Reader
     tested: Tested = "all"  # what a network is tested on that never saw this domain
 
-    def part(self, part: Part) -> list[Example]:
+    def select(self, part: Split) -> list[Example]:
         """Its training images, its validation images, or those to test on when the domain was left out of training."""
         wanted = self.tested if part == "test" else part
         return [example for example in self.examples if wanted in ("all", example.split)]

@@ -26,7 +26,7 @@ _NAME = 40  # letters of a domain's name in that of its cache: names of files ma
 _CHUNK = 256  # images that are decoded before the next ones are begun: what bounds the memory
 
 
-class Pictures:
+class DomainImages:
     """A domain's images, fitted to a network's size, by their positions in `domain.examples`."""
 
     def __init__(self, domain: Domain, preprocessing: Preprocessing) -> None:

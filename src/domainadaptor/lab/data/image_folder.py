@@ -10,7 +10,7 @@ from pathlib import Path
 from PIL import Image
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.data.domains import Domain, DomainDataset, Example, Part, Tested
+from domainadaptor.lab.data.domains import Domain, DomainDataset, Example, Split, Tested
 from domainadaptor.lab.data.images import SUFFIXES, check_image, read_image
 from domainadaptor.lab.data.locate import find_folder, fold, folders_in, is_hidden, listing, some
 from domainadaptor.lab.data.splits import check_labels, read_lists, seeded_sentence, seeded_split
@@ -59,7 +59,7 @@ class FileReader:
 class SplitFolders:
     """A published split that is laid out as folders between a domain and its classes."""
 
-    parts: Mapping[str, Part]  # folder -> what its images are for
+    parts: Mapping[str, Split]  # folder -> what its images are for
     copies: tuple[str, ...] = ()  # folders that only repeat the others' images
     tested: Tested = "all"
 
@@ -68,7 +68,7 @@ class SplitFolders:
 class _Found:
     """What one domain's folder holds."""
 
-    files: list[tuple[str, str, Part | None]]  # name, class, what for; None where nothing says so
+    files: list[tuple[str, str, Split | None]]  # name, class, what for; None where nothing says so
     skipped: dict[str, str]
     classes: list[str]
 
@@ -251,7 +251,7 @@ def _read_domain(
 def _read_classes(
     folder: Path,
     prefix: str,
-    what: Part | None,
+    what: Split | None,
     naming: Mapping[str, str] | None,
     where: str,
     subset: bool,

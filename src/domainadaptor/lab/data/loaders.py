@@ -10,8 +10,8 @@ from torch import Tensor
 
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.augment import augment
-from domainadaptor.lab.data.domains import Part
-from domainadaptor.lab.data.image_cache import Pictures
+from domainadaptor.lab.data.domains import Split
+from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.seeds import derived_seed
 
@@ -34,7 +34,7 @@ class TrainingBatches:
     """
 
     def __init__(
-        self, sources: Sequence[Pictures], preprocessing: Preprocessing, batch_size: int, seed: int, rounds: int = 1
+        self, sources: Sequence[DomainImages], preprocessing: Preprocessing, batch_size: int, seed: int, rounds: int = 1
     ) -> None:
         self._sources = list(sources)
         self._preprocessing = preprocessing
@@ -116,11 +116,11 @@ def images_each(batch_size: int, domains: int) -> int:
 
 
 def ordered_batches(
-    pictures: Pictures, preprocessing: Preprocessing, part: Part, batch_size: int, seed: int | None = None
+    pictures: DomainImages, preprocessing: Preprocessing, part: Split, batch_size: int, seed: int | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Images and labels of a part of a domain, shuffled by the seed, or in file order without one."""
     examples = pictures.domain.examples
-    wanted = {example.name for example in pictures.domain.part(part)}
+    wanted = {example.name for example in pictures.domain.select(part)}
     positions = [at for at, example in enumerate(examples) if example.name in wanted]
     if seed is not None:
         order = np.random.default_rng(seed).permutation(len(positions))

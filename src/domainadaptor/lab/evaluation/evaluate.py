@@ -10,33 +10,33 @@ from torch import Tensor
 
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.logits import read_logits
-from domainadaptor.lab.data.image_cache import Pictures
+from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.loaders import ahead
 from domainadaptor.lab.data.preprocessing import Preprocessing
-from domainadaptor.lab.evaluation.protocols import Item, Segment
+from domainadaptor.lab.evaluation.protocols import ImageRef, Segment
 from domainadaptor.lab.evaluation.scores import Tally
 from domainadaptor.lab.peak_memory import PeakMemory
 
 Counted = Callable[[int, int], None]  # done, of how many
-PlainLogits = MutableMapping[tuple[Item, ...], Tensor]  # of the untouched network, by batch
+PlainLogits = MutableMapping[tuple[ImageRef, ...], Tensor]  # of the untouched network, by batch
 _TIMED = 8  # batches on which plain inference is timed, even if its logits are known
 
 
 @dataclass(frozen=True)
-class TestImages:
+class SegmentLoader:
     """Where the images of a protocol come from."""
 
-    pictures: Mapping[str, Pictures]  # domain -> its images
+    pictures: Mapping[str, DomainImages]  # domain -> its images
     preprocessing: Preprocessing
     device: torch.device
 
-    def batches(self, segments: Sequence[Segment]) -> Iterator[tuple[int, list[Item], Tensor]]:
+    def batches(self, segments: Sequence[Segment]) -> Iterator[tuple[int, list[ImageRef], Tensor]]:
         """The number of the segment, the images that could be read, and their pixels; made while the last are used."""
         return ahead(self._load(at, batch) for at, segment in enumerate(segments) for batch in segment.batches)
 
-    def _load(self, at: int, batch: Sequence[Item]) -> tuple[int, list[Item], Tensor]:
+    def _load(self, at: int, batch: Sequence[ImageRef]) -> tuple[int, list[ImageRef], Tensor]:
         """A batch whose images may be of several domains, in the order of the batch."""
-        found: dict[Item, Tensor] = {}
+        found: dict[ImageRef, Tensor] = {}
         for domain in dict.fromkeys(item.domain for item in batch):
             own = {item.position: item for item in batch if item.domain == domain}
             pixels, there = self.pictures[domain].take(list(own))
@@ -46,7 +46,7 @@ class TestImages:
             return at, [], torch.empty(0)
         return at, items, self.preprocessing.normalized(torch.stack([found[item] for item in items]))
 
-    def name(self, item: Item) -> str:
+    def name(self, item: ImageRef) -> str:
         """What the image is called in its domain."""
         return self.pictures[item.domain].domain.examples[item.position].name
 
@@ -54,7 +54,7 @@ class TestImages:
 def evaluate(
     adaptor: Adaptor,
     segments: Sequence[Segment],
-    images: TestImages,
+    images: SegmentLoader,
     classes: int,
     progress: Counted = lambda *_: None,
     known: PlainLogits | None = None,

@@ -10,7 +10,7 @@ from domainadaptor.errors import BadOption
 from domainadaptor.options import check_count, check_names, check_number, defaults_of, suggestion
 
 
-class Item(NamedTuple):
+class ImageRef(NamedTuple):
     """One test image."""
 
     domain: str
@@ -23,11 +23,11 @@ class Segment:
     """Batches that belong together."""
 
     name: str
-    batches: tuple[tuple[Item, ...], ...]
+    batches: tuple[tuple[ImageRef, ...], ...]
     fresh: bool  # everything is forgotten before the first of them
 
 
-Images = Mapping[str, Sequence[Item]]  # domain -> its test images, shuffled
+Images = Mapping[str, Sequence[ImageRef]]  # domain -> its test images, shuffled
 Protocol = Callable[..., list[Segment]]
 
 
@@ -153,19 +153,19 @@ def _find(name: str) -> Protocol:
     return PROTOCOLS[name]
 
 
-def shuffled(items: Sequence[Item], seed: int, most: int | None) -> list[Item]:
+def shuffled(items: Sequence[ImageRef], seed: int, most: int | None) -> list[ImageRef]:
     """A domain's images in an order that the seed decides, whatever is beside it; at most so many of them."""
     order = np.random.default_rng([seed, 0, 0]).permutation(len(items))[:most]
     return [items[at] for at in order]
 
 
-def _batches(items: Sequence[Item], batch_size: int) -> tuple[tuple[Item, ...], ...]:
+def _batches(items: Sequence[ImageRef], batch_size: int) -> tuple[tuple[ImageRef, ...], ...]:
     return tuple(tuple(items[start : start + batch_size]) for start in range(0, len(items), batch_size))
 
 
-def _dealt(items: Sequence[Item], slots: int, concentration: float, rng: np.random.Generator) -> list[Item]:
+def _dealt(items: Sequence[ImageRef], slots: int, concentration: float, rng: np.random.Generator) -> list[ImageRef]:
     """The images of each class over slots, by shares drawn for that class; slots one after the other, each shuffled."""
-    held: list[list[Item]] = [[] for _ in range(slots)]
+    held: list[list[ImageRef]] = [[] for _ in range(slots)]
     for label in sorted({item.label for item in items}):
         own = [item for item in items if item.label == label]
         shares = rng.dirichlet([concentration] * slots)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from domainadaptor.lab.evaluation.protocols import Item
+from domainadaptor.lab.evaluation.protocols import ImageRef
 
 BINS = 15  # of equal width, for the calibration error
 _SHOWN = 12  # changed answers that are kept by name
@@ -35,7 +35,9 @@ class Tally:
         self.confusion, self.source_confusion = (torch.zeros(self.classes, self.classes).long() for _ in range(2))
         self.calibration, self.source_calibration = (torch.zeros(BINS, 3).double() for _ in range(2))
 
-    def add(self, items: Sequence[Item], names: Sequence[str], source: Tensor, before: Tensor, after: Tensor) -> None:
+    def add(
+        self, items: Sequence[ImageRef], names: Sequence[str], source: Tensor, before: Tensor, after: Tensor
+    ) -> None:
         """The logits of some images: of the source network, before the step, and after it."""
         labels = torch.tensor([item.label for item in items])
         was, now = source.argmax(1), after.argmax(1)

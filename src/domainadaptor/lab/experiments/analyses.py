@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from domainadaptor.adaptation import losses
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.domains import DomainDataset
-from domainadaptor.lab.evaluation.evaluate import TestImages
+from domainadaptor.lab.evaluation.evaluate import SegmentLoader
 from domainadaptor.lab.evaluation.protocols import Segment
 from domainadaptor.lab.networks.heads import find_head
 from domainadaptor.lab.networks.loading import Opened
@@ -28,7 +28,7 @@ class Setting:
 
     opened: Opened
     dataset: DomainDataset
-    test: TestImages
+    test: SegmentLoader
     segments: Sequence[Segment]
     checkpoint: Path | None
 
@@ -106,7 +106,7 @@ def classifier_norms(setting: Setting) -> dict[str, Any]:
     norms = weight.detach().flatten(1).double().norm(dim=1).tolist()
     counts = [0] * len(dataset.classes)
     for source in setting.opened.sources:
-        for example in dataset.domain(source).part("train"):
+        for example in dataset.domain(source).select("train"):
             counts[example.label] += 1
     classes = [
         {"name": name, "images": count, "norm": norm}

@@ -50,7 +50,7 @@ def _images(cell: Cell, grid: Grid) -> dict[str, int]:
         if set(cell.domains) <= published.keys():
             return published
         raise
-    return {name: len(dataset.domain(name).part("test")) for name in cell.domains}
+    return {name: len(dataset.domain(name).select("test")) for name in cell.domains}
 
 
 def _number(text: str, most: bool) -> float:

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 import domainadaptor
 from domainadaptor.errors import AdaptationError, BadFile, BadOption
-from domainadaptor.lab.data.domains import DomainDataset, Part
-from domainadaptor.lab.data.image_cache import Pictures, Progress
+from domainadaptor.lab.data.domains import DomainDataset, Split
+from domainadaptor.lab.data.image_cache import DomainImages, Progress
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.registry import open_dataset
-from domainadaptor.lab.evaluation.evaluate import Counted, PlainLogits, TestImages, evaluate
-from domainadaptor.lab.evaluation.protocols import Item, Segment, arrange, protocol_options, shuffled
+from domainadaptor.lab.evaluation.evaluate import Counted, PlainLogits, SegmentLoader, evaluate
+from domainadaptor.lab.evaluation.protocols import ImageRef, Segment, arrange, protocol_options, shuffled
 from domainadaptor.lab.experiments.analyses import MEASURES, Setting, training_record
 from domainadaptor.lab.experiments.networks import Located, training_command
 from domainadaptor.lab.experiments.run_spec import Cell, id_of
@@ -46,7 +46,9 @@ class Workshop:
     preparing: Progress = lambda *_: None
     _datasets: dict[str, DomainDataset] = field(default_factory=dict)
     _fingerprints: dict[str, str] = field(default_factory=dict)
-    _pictures: dict[tuple[str, str, Preprocessing], Pictures] = field(default_factory=dict)  # by data set and options
+    _pictures: dict[tuple[str, str, Preprocessing], DomainImages] = field(
+        default_factory=dict
+    )  # by data set and options
     _known: dict[str, dict[str, Any]] = field(default_factory=dict)
     _origins: dict[str, tuple[str, str]] = field(default_factory=dict)  # of a network: its data set, its images
     _network: tuple[str, Opened] | None = None
@@ -134,17 +136,17 @@ class Workshop:
         record = {"images": images, "skipped": skipped, "classes": list(dataset.classes), **found, "notes": notes}
         return record | ({"cautions": cautions} if cautions else {})
 
-    def stream(self, cell: Cell, opened: Opened) -> tuple[TestImages, list[Segment]]:
+    def stream(self, cell: Cell, opened: Opened) -> tuple[SegmentLoader, list[Segment]]:
         """The images of a cell and their order."""
         dataset = self.dataset(cell.dataset, cell.data_options)
         pictures, items = {}, {}
         seen = self._seen(cell)
         for domain in cell.domains:
-            part: Part = "val" if domain in seen else "test"
+            part: Split = "val" if domain in seen else "test"
             pictures[domain] = self._pictures_of(cell, domain, opened.preprocessing)
             items[domain] = shuffled(_items(dataset, domain, part), cell.order, cell.images)
         segments = arrange(cell.protocol, items, cell.batch_size, cell.order, cell.protocol_options)
-        return TestImages(pictures, opened.preprocessing, self.device), segments
+        return SegmentLoader(pictures, opened.preprocessing, self.device), segments
 
     def _plain_logits(self, cell: Cell) -> PlainLogits:
         stream = replace(cell, method="", options={}, seed=0, sources=())
@@ -162,7 +164,7 @@ class Workshop:
         values = MEASURES[cell.measure](setting, **cell.options)
         return {"values": values, "notes": list(opened.notes)}
 
-    def _options(self, cell: Cell, opened: Opened, test: TestImages, segments: Sequence[Segment]) -> dict[str, Any]:
+    def _options(self, cell: Cell, opened: Opened, test: SegmentLoader, segments: Sequence[Segment]) -> dict[str, Any]:
         """The method's options: those of the cell, and what it needs and can be had."""
         own = options_from(
             cell.method,
@@ -180,19 +182,19 @@ class Workshop:
         sources = cell.sources or self.sources_of(cell.network, cell.dataset, cell.data_options)
         if not sources:
             return None
-        items: list[Item] = []
+        items: list[ImageRef] = []
         for source in sources:
             items += _items(dataset, source, "train") or _items(dataset, source, "test")
         order = np.random.default_rng(cell.order).permutation(len(items))[:_SOURCE_IMAGES]
         chosen = tuple(items[at] for at in order)
         pictures = {source: self._pictures_of(cell, source, opened.preprocessing) for source in sources}
         batches = tuple(chosen[start : start + 64] for start in range(0, len(chosen), 64))
-        return _Batches(TestImages(pictures, opened.preprocessing, self.device), [Segment("sources", batches, True)])
+        return _Batches(SegmentLoader(pictures, opened.preprocessing, self.device), [Segment("sources", batches, True)])
 
-    def _pictures_of(self, cell: Cell, domain: str, preprocessing: Preprocessing) -> Pictures:
+    def _pictures_of(self, cell: Cell, domain: str, preprocessing: Preprocessing) -> DomainImages:
         key = (_key(cell.dataset, cell.data_options), domain, preprocessing)
         if key not in self._pictures:
-            pictures = Pictures(self.dataset(cell.dataset, cell.data_options).domain(domain), preprocessing)
+            pictures = DomainImages(self.dataset(cell.dataset, cell.data_options).domain(domain), preprocessing)
             if self.images is not None:
                 pictures.cache(self.images, self.preparing)
             self._pictures[key] = pictures
@@ -283,7 +285,7 @@ class Workshop:
 class _Batches:
     """Images without labels, in batches, that can be gone through again and again."""
 
-    test: TestImages
+    test: SegmentLoader
     segments: Sequence[Segment]
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -335,10 +337,10 @@ def _processor() -> str:
     return platform.processor()
 
 
-def _items(dataset: DomainDataset, domain: str, part: Part) -> list[Item]:
+def _items(dataset: DomainDataset, domain: str, part: Split) -> list[ImageRef]:
     found = dataset.domain(domain)
-    wanted = {example.name for example in found.part(part)}
-    return [Item(domain, at, example.label) for at, example in enumerate(found.examples) if example.name in wanted]
+    wanted = {example.name for example in found.select(part)}
+    return [ImageRef(domain, at, example.label) for at, example in enumerate(found.examples) if example.name in wanted]
 
 
 def _check_classes(opened: Opened, dataset: DomainDataset) -> list[str]:

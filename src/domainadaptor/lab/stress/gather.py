@@ -9,7 +9,7 @@ import torch
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.corrupted import CorruptedReader, FittedReader
 from domainadaptor.lab.data.domains import Domain, DomainDataset
-from domainadaptor.lab.data.image_cache import Pictures
+from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.seeds import derived_seed
 from domainadaptor.lab.stress.streams import Labeled, Pool
@@ -93,7 +93,7 @@ def _others(dataset: DomainDataset, domain: Domain, preprocessing: Preprocessing
 
 
 def _take(domain: Domain, positions: Sequence[int], labels: Sequence[int], preprocessing: Preprocessing) -> Labeled:
-    pixels, there = Pictures(domain, preprocessing).take(positions)
+    pixels, there = DomainImages(domain, preprocessing).take(positions)
     if not there:
         raise BadFile(f"none of {len(positions)} images of domain {domain.name!r} can be read")
     return Labeled(preprocessing.normalized(pixels), torch.tensor([labels[domain.examples[at].label] for at in there]))

@@ -18,7 +18,6 @@ from domainadaptor.lab.data.seeds import derived_seed
 from domainadaptor.lab.files import replacing
 from domainadaptor.lab.networks.statistics import StatisticsVariance
 from domainadaptor.lab.networks.weights import put
-from domainadaptor.lab.peak_memory import keep_freed
 from domainadaptor.lab.training import workers
 from domainadaptor.lab.training.algorithm import Algorithm
 from domainadaptor.lab.training.selection import Check, Selection
@@ -147,8 +146,6 @@ def _train_epoch(
     checks: list[dict[str, Any]] = []
     lr = plan.lr_at(epoch)
     for step, batches in enumerate(training.epoch(epoch)):
-        if step == 0:
-            keep_freed(algorithm, batches[0].images)
         lr = plan.lr_at(epoch + step / training.steps)
         algorithm.set_lr(lr)
         algorithm.train()

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 import domainadaptor
 from domainadaptor.errors import BadFile, BadOption, UnsupportedNetwork
 from domainadaptor.lab.data.augment import before_cropping
-from domainadaptor.lab.data.domains import DomainDataset, Part
-from domainadaptor.lab.data.image_cache import Pictures, Progress
+from domainadaptor.lab.data.domains import DomainDataset, Split
+from domainadaptor.lab.data.image_cache import DomainImages, Progress
 from domainadaptor.lab.data.loaders import DomainBatch, TrainingBatches, images_each, ordered_batches
 from domainadaptor.lab.data.preprocessing import Preprocessing, squashed
 from domainadaptor.lab.files import owned, replacing
@@ -90,7 +90,7 @@ def _check_images(recipe: Recipe, dataset: DomainDataset) -> None:
         raise BadFile(f"{dataset.name} has the class {dataset.classes[0]!r} alone: expected two or more to tell apart")
     for source in recipe.sources:
         for part, what in (("train", "to train on"), ("val", "for validation")):
-            if not dataset.domain(source).part(part):  # type: ignore[arg-type]
+            if not dataset.domain(source).select(part):  # type: ignore[arg-type]
                 count = len(dataset.domain(source).examples)
                 raise BadFile(
                     f"domain {source!r} has {count} images, none of them {what}; add images, or leave the domain out "
@@ -98,11 +98,11 @@ def _check_images(recipe: Recipe, dataset: DomainDataset) -> None:
                 )
 
 
-def _check_readable(held: Sequence[Pictures]) -> None:
+def _check_readable(held: Sequence[DomainImages]) -> None:
     """Before the first epoch instead of after it, where a cache knows which images are damaged."""
     for pictures in held:
         for part, what in (("train", "to train on"), ("val", "for validation")):
-            names = [example.name for example in pictures.domain.part(part)]  # type: ignore[arg-type]
+            names = [example.name for example in pictures.domain.select(part)]  # type: ignore[arg-type]
             if all(name in pictures.skipped for name in names):
                 raise BadFile(
                     f"domain {pictures.domain.name!r} has {len(names)} images {what}, none of which can be read, as "
@@ -309,14 +309,14 @@ def _preprocessing(recipe: Recipe) -> Preprocessing:
 
 def _pictures(
     dataset: DomainDataset, domain: str, preprocessing: Preprocessing, place: Place, watcher: Watcher
-) -> Pictures:
-    pictures = Pictures(dataset.domain(domain), preprocessing)
+) -> DomainImages:
+    pictures = DomainImages(dataset.domain(domain), preprocessing)
     if place.images is not None:
         pictures.cache(place.images, watcher.preparing)
     return pictures
 
 
-def _batches(pictures: Pictures, preprocessing: Preprocessing, part: Part) -> Batches:
+def _batches(pictures: DomainImages, preprocessing: Preprocessing, part: Split) -> Batches:
     # Shuffled: what adapts to a batch must not find one class in it, as in the order of the files.
     return partial(ordered_batches, pictures, preprocessing, part, 128, seed=0)
 

@@ -46,8 +46,8 @@ def test_published_files(tmp_path, place, severity):
     assert found.splits == "all images are for testing, none to train on; the published files"
     fog = found.domains["fog"]
     assert [e.label for e in fog.examples] == [3, 4, 5, 6]
-    assert not fog.part("train")
-    assert fog.part("test") == list(fog.examples)
+    assert not fog.select("train")
+    assert fog.select("test") == list(fog.examples)
     for number, example in enumerate(fog.examples):
         image = fog.read(example.name)
         assert image.mode == "RGB"

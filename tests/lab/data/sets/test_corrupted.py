@@ -4,7 +4,7 @@ from PIL import Image
 
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.corruptions import CORRUPTIONS
-from domainadaptor.lab.data.image_cache import Pictures
+from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.loaders import TrainingBatches
 from domainadaptor.lab.data.preprocessing import Preprocessing, squashed
 from domainadaptor.lab.data.registry import open_dataset
@@ -51,7 +51,7 @@ def test_sizes_and_names(root):
 
 
 def test_nothing_to_train_on(root):
-    clean = Pictures(open_dataset("corrupted", root).domains["clean"], squashed(8))
+    clean = DomainImages(open_dataset("corrupted", root).domains["clean"], squashed(8))
     with pytest.raises(BadFile, match="domain 'clean' has no images to train on: they are all for"):
         TrainingBatches([clean], squashed(8), 2, 0)
 

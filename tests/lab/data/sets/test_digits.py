@@ -6,9 +6,9 @@ def test_the_demos_digits_and_no_test_digit_was_trained_on():
     found = open_dataset("digits")
     assert list(found.domains) == list(STYLES)
     for domain in found.domains.values():
-        assert len(domain.part("train")) == 1197
-        assert domain.part("val") == domain.part("test")
-        assert not {e.name for e in domain.part("train")} & {e.name for e in domain.part("test")}
+        assert len(domain.select("train")) == 1197
+        assert domain.select("val") == domain.select("test")
+        assert not {e.name for e in domain.select("train")} & {e.name for e in domain.select("test")}
 
 
 def test_images_are_the_drawn_ones():

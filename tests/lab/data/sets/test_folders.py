@@ -41,8 +41,8 @@ def test_folders_between_domain_and_classes_are_the_split(tmp_path):
     found = open_dataset("folders", root)
     assert found.counts() == {"a": {"x": 6, "y": 6}, "b": {"x": 6, "y": 6}}
     assert found.splits == "the published folders train, val"
-    assert {e.name.partition("/")[0] for e in found.domain("a").part("val")} == {"val"}
-    assert len(found.domain("a").part("test")) == 12
+    assert {e.name.partition("/")[0] for e in found.domain("a").select("val")} == {"val"}
+    assert len(found.domain("a").select("test")) == 12
     plant(root, "c/x")
     with pytest.raises(BadFile, match=r"a' is split into Train/, val/, but .*c' has x/: expected .* in all domains"):
         open_dataset("folders", root)
@@ -61,7 +61,7 @@ def test_without_a_folder_for_validation_a_tenth_of_train_is_drawn(tmp_path):
         "the published folders test, train; of the images to train on, a tenth of each class of each domain for "
         "validation, drawn with seed 0"
     )
-    drawn = {tuple(open_dataset("folders", root, seed=seed).domain("a").part("val")) for seed in range(4)}
+    drawn = {tuple(open_dataset("folders", root, seed=seed).domain("a").select("val")) for seed in range(4)}
     assert len(drawn) > 1
 
 

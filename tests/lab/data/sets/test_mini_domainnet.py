@@ -45,7 +45,7 @@ def test_with_the_lists(tmp_path, place):
     assert names(found.domains["real"], "train") == ["zebra/0.png"]
     assert names(found.domains["real"], "val") == ["zebra/1.png"]
     assert names(found.domains["real"], "test") == ["zebra/0.png", "zebra/1.png"]
-    assert len(found.domains["clipart"].part("test")) == 252
+    assert len(found.domains["clipart"].select("test")) == 252
     assert found.skipped == {}
 
 
@@ -57,7 +57,7 @@ def test_tested_as_in_dassl(tmp_path):
     found = open_dataset("mini-domainnet", tmp_path, tested="test")
     assert found.name == "mini-domainnet-tested-on-test"
     assert names(found.domains["real"], "test") == ["zebra/1.png"]
-    assert len(found.domains["clipart"].part("test")) == 126
+    assert len(found.domains["clipart"].select("test")) == 126
 
 
 def test_listed_but_missing(tmp_path):
@@ -66,14 +66,14 @@ def test_listed_but_missing(tmp_path):
     (tmp_path / "domainnet/clipart/ant/1.png").unlink()
     found = open_dataset("mini-domainnet", tmp_path)
     assert found.skipped == {"clipart/ant/1.png": "in the published list, but not on disk"}
-    assert len(found.domains["clipart"].part("val")) == 125
+    assert len(found.domains["clipart"].select("val")) == 125
 
 
 def test_without_the_lists(tmp_path):
     found = open_dataset("mini-domainnet", build(tmp_path, "DomainNet"))
     assert found.splits.startswith("no lists in splits_mini, so all images of the classes; a tenth")
     assert len(found.domains["clipart"].examples) == 252
-    assert len(found.domains["real"].part("test")) == 2
+    assert len(found.domains["real"].select("test")) == 2
 
 
 def test_lists_that_are_no_split(tmp_path):

@@ -45,7 +45,7 @@ def test_dassl(tmp_path):
     assert found.splits == "the published folders train, val"
     assert names(found.domains["product"], "train") == ["train/alarm_clock/0.png"]
     assert names(found.domains["product"], "val") == ["val/alarm_clock/0.png"]
-    assert len(found.domains["art"].part("test")) == 130
+    assert len(found.domains["art"].select("test")) == 130
 
 
 def test_absent_classes(tmp_path):

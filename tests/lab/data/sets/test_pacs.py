@@ -55,7 +55,7 @@ def test_layouts_with_lists(tmp_path, place, lists):
     for domain in found.domains.values():
         assert names(domain, "train") == [f"{kind}/0.png" for kind in CLASSES]
         assert names(domain, "val") == [f"{kind}/1.png" for kind in CLASSES]
-        assert len(domain.part("test")) == 14
+        assert len(domain.select("test")) == 14
     assert found.skipped == {}
 
 

@@ -30,8 +30,10 @@ def test_the_published_folders(tmp_path, place):
     for domain in found.domains.values():
         assert names(domain, "train") == [f"train/{kind}/train_imgs_{n}.jpg" for kind in range(5) for n in range(2)]
         assert names(domain, "val")[0] == "crossval/0/crossval_imgs_0.jpg"
-        assert len(domain.part("val")) == 10
-        assert len(domain.part("test")) == len(domain.examples) == 30  # as in the paper's lists; `full` is not counted
+        assert len(domain.select("val")) == 10
+        assert (
+            len(domain.select("test")) == len(domain.examples) == 30
+        )  # as in the paper's lists; `full` is not counted
         assert domain.examples[-1].label == 4
     assert found.skipped == {f"{name}/full": "repeats images of the other folders" for name in NAMES}
 
@@ -50,7 +52,7 @@ def test_domainbed(tmp_path):
     assert list(found.domains) == NAMES
     assert found.domains["pascal"].read.folder.name == "VOC2007"
     assert "drawn with seed 0" in found.splits
-    assert all(len(domain.part("val")) == 5 for domain in found.domains.values())
+    assert all(len(domain.select("val")) == 5 for domain in found.domains.values())
     with pytest.raises(BadOption, match="folders train, crossval and test are not there"):
         open_dataset("vlcs", tmp_path, tested="test")
 
@@ -59,7 +61,7 @@ def test_full_alone(tmp_path):
     found = open_dataset("vlcs", published(tmp_path, parts=()))
     assert found.counts() == {name: dict.fromkeys(CLASSES, 4) for name in NAMES}
     assert "drawn with seed 0" in found.splits
-    assert all(len(domain.part("val")) == 5 for domain in found.domains.values())
+    assert all(len(domain.select("val")) == 5 for domain in found.domains.values())
     with pytest.raises(BadOption, match="folders train, crossval and test are not there"):
         open_dataset("vlcs", tmp_path, tested="test")
 

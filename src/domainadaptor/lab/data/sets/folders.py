@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.data.domains import DomainDataset, Part
+from domainadaptor.lab.data.domains import DomainDataset, Split
 from domainadaptor.lab.data.image_folder import SplitFolders, read_tree
 from domainadaptor.lab.data.locate import data_root, fold, folders_in, listing, only_folders, some
 
 __all__ = ["folders"]
 
-_PARTS: dict[str, Part] = {
+_PARTS: dict[str, Split] = {
     "train": "train",
     "training": "train",
     "val": "val",

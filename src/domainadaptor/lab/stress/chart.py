@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.stress.run import Report
+from domainadaptor.lab.stress.stress_run import StressReport
 
 _GREY, _BLUE, _ORANGE = "#6f6f6f", "#0072b2", "#d55e00"  # color-blind safe (Okabe and Ito)
 _COLUMNS = 3
 
 
-def draw(report: Report, path: Path) -> None:
+def draw(report: StressReport, path: Path) -> None:
     """Writes the picture as PNG.
 
     Raises:
@@ -43,7 +43,7 @@ def draw(report: Report, path: Path) -> None:
     figure.savefig(path, dpi=110, format="png")
 
 
-def _panel(panel: Any, report: Report, kind: str) -> None:
+def _panel(panel: Any, report: StressReport, kind: str) -> None:
     panel.axhline(report.source, color=_GREY, linewidth=1.2, linestyle="--", label="the source network")
     panel.axhspan(report.source - 2, report.source, color=_GREY, alpha=0.18, linewidth=0, label="2 points below it")
     # Lines are told apart by their marks too, for those who see no colors.

@@ -11,14 +11,14 @@ from domainadaptor.lab.data.digits import CLASSES
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.registry import open_dataset
+from domainadaptor.lab.stress.chart import draw
 from domainadaptor.lab.stress.gather import gather
-from domainadaptor.lab.stress.picture import draw
-from domainadaptor.lab.stress.run import Setting, amount_of_work, run_stress
 from domainadaptor.lab.stress.streams import Labeled, Pool, stream
+from domainadaptor.lab.stress.stress_run import StressConfig, amount_of_work, run_stress
 from tests.conftest import GoldenNet, batch, stir
 from tests.lab.data.trees import plain_domain
 
-SETTING = Setting(batches=10, every=4, batch_size=6, seed=3)
+SETTING = StressConfig(batches=10, every=4, batch_size=6, seed=3)
 KINDS = ("noise", "tiny", "shuffled")
 
 

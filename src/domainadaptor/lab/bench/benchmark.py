@@ -12,14 +12,14 @@ import torch
 import domainadaptor
 from domainadaptor.lab.bench.growth import too_large
 from domainadaptor.lab.bench.memory import peak_memory
-from domainadaptor.lab.bench.timing import Setting, time_methods
+from domainadaptor.lab.bench.timing import BenchConfig, time_methods
 from domainadaptor.lab.networks.zoo import blueprint
 
 Row = dict[str, Any]
 
 
 def run_bench(
-    settings: Iterable[tuple[str, Setting]],
+    settings: Iterable[tuple[str, BenchConfig]],
     methods: Mapping[str, Mapping[str, Any]],
     memory: bool,
     progress: Callable[[str], None],
@@ -52,7 +52,7 @@ def run_bench(
 
 def _measured(
     axis: str,
-    setting: Setting,
+    setting: BenchConfig,
     methods: Mapping[str, Mapping[str, Any]],
     memory: bool,
     progress: Callable[[str], None],

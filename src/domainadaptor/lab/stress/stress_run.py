@@ -15,7 +15,7 @@ from domainadaptor.lab.stress.streams import HOSTILE, Labeled, Pool, stream
 
 
 @dataclass(frozen=True)
-class Setting:
+class StressConfig:
     """How long streams are, and how often they are looked at."""
 
     batches: int = 1000
@@ -53,12 +53,12 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Report:
+class StressReport:
     """A method under every kind of stream."""
 
     method: str
     options: Mapping[str, Any]
-    setting: Setting
+    setting: StressConfig
     probe: int  # images
     source: float  # percent of the probe that the source network gets right
     start: float  # percent that the method gets right before any batch
@@ -101,11 +101,11 @@ def run_stress(
     pool: Pool,
     probe: Labeled,
     *,
-    setting: Setting,
+    setting: StressConfig,
     kinds: Sequence[str],
     guards: Sequence[bool],
     progress: Callable[[str], None],
-) -> Report:
+) -> StressReport:
     """Streams every kind of batches through a fresh adaptor each, and measures the probe on the way.
 
     Args:
@@ -131,10 +131,10 @@ def run_stress(
             adaptor = domainadaptor.adapt(network, method, guard=guard, **options)
             what = f"{kind}, {'with' if guard else 'without'} the guard"
             courses.append(_course(adaptor, kind, guard, pool, probe, setting, device, partial(progress, what)))
-    return Report(method, dict(options), setting, len(probe.labels), source, start, tuple(courses))
+    return StressReport(method, dict(options), setting, len(probe.labels), source, start, tuple(courses))
 
 
-def amount_of_work(setting: Setting, kinds: Sequence[str], guards: Sequence[bool]) -> int:
+def amount_of_work(setting: StressConfig, kinds: Sequence[str], guards: Sequence[bool]) -> int:
     """How often `run_stress` calls `progress`."""
     return setting.batches * len(kinds) * len(guards)
 
@@ -145,7 +145,7 @@ def _course(
     guard: bool,
     pool: Pool,
     probe: Labeled,
-    setting: Setting,
+    setting: StressConfig,
     device: torch.device,
     tick: Callable[[], None],
 ) -> Course:

@@ -6,13 +6,13 @@ import pytest
 import torch
 from PIL import Image
 
+from domainadaptor.lab.bench.benchmark import compared, run_bench
+from domainadaptor.lab.bench.chart import draw
 from domainadaptor.lab.bench.memory import peak_memory
-from domainadaptor.lab.bench.picture import draw
-from domainadaptor.lab.bench.run import compared, run_bench
-from domainadaptor.lab.bench.timing import Setting, time_methods
+from domainadaptor.lab.bench.timing import BenchConfig, time_methods
 from tests.conftest import GoldenNet, stir
 
-SMALL = Setting("cifar:resnet20", 4, 16, rounds=3)
+SMALL = BenchConfig("cifar:resnet20", 4, 16, rounds=3)
 
 
 def test_every_method_is_timed_beside_plain_inference():
@@ -56,7 +56,7 @@ def test_a_report_is_kept_compared_and_drawn(tmp_path):
 
 @pytest.mark.slow
 def test_memory_grows_with_what_is_kept_for_the_backward():
-    setting = Setting("cifar:resnet20", 64, 32, rounds=1)
+    setting = BenchConfig("cifar:resnet20", 64, 32, rounds=1)
     plain, mixing, stepping = (peak_memory(setting, name, {}) for name in ("", "adamixbn", "domainadaptor-t"))
     if plain is None:
         pytest.skip("this system does not say how much memory a process used")
