@@ -1,0 +1,55 @@
+"""Shared settings and field types of all record models."""
+
+import json
+from abc import ABC, abstractmethod
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+FORMAT: Literal[2] = 2
+_LIMIT = 1e15  # no measured value is larger, and sums of values below it stay finite
+
+Count = Annotated[int, Field(ge=0, lt=_LIMIT)]
+Number = Annotated[float, Field(gt=-_LIMIT, lt=_LIMIT)]
+Options = dict[str, JsonValue]
+
+
+class RecordModel(BaseModel):
+    """An immutable model. Fields have a default only if the default means "not recorded" or "none"."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Entry(RecordModel, ABC):
+    """What a results folder holds: a row of its own, found by kind and id."""
+
+    kind: str
+    format: Literal[2] = Field(default=FORMAT, repr=False)
+
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """Return what tells it from others of its kind."""
+
+    def to_json(self) -> str:
+        """Return one line of JSON; fields that have their default are left out."""
+        content = self.model_dump(mode="json", exclude_defaults=True)
+        return json.dumps({"kind": self.kind, "format": self.format, **content}, allow_nan=False)
+
+
+class Environment(RecordModel):
+    """Versions and machine."""
+
+    domainadaptor: str
+    torch: str
+    python: str
+    device: str
+    threads: int
+    machine: str
+    commit: str | None = None
+    torchvision: str | None = None
+    timm: str | None = None
+    pillow: str | None = None
+    numpy: str | None = None
+    processor: str = ""
+    processes: int | None = None  # of a training run
