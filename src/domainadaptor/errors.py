@@ -1,6 +1,14 @@
 """Errors, one class per remedy; every message says what was expected, what came, and what to do."""
 
-__all__ = ["AdaptationError", "BadBatch", "BadFile", "BadOption", "SourceChanged", "UnsupportedNetwork"]
+__all__ = [
+    "AdaptationError",
+    "BadBatch",
+    "BadFile",
+    "BadOption",
+    "MissingExtra",
+    "SourceChanged",
+    "UnsupportedNetwork",
+]
 
 
 class AdaptationError(Exception):
@@ -25,3 +33,7 @@ class BadFile(AdaptationError, ValueError):
 
 class SourceChanged(AdaptationError, RuntimeError):
     """The network was edited after it was wrapped: wrap it again."""
+
+
+class MissingExtra(AdaptationError, ImportError):
+    """An optional package is not installed: install the extra that the message names."""

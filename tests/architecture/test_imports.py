@@ -14,6 +14,7 @@ ROOT = Path(domainadaptor.__file__).parent
 # The core: what a deployed program imports. It needs torch alone and never looks into the lab or the command line.
 CORE = {
     "errors": set(),
+    "extras": {"errors"},
     "options": {"errors"},
     "registry": {"errors", "options"},
     "profiling": set(),
@@ -28,7 +29,7 @@ CORE = {
 
 # The lab: a room looks into the core, and into these rooms of the lab.
 LAB: dict[str, set[str]] = {
-    "lab": set(),
+    "lab": {"extras"},
     "lab.files": set(),
     "lab.allocator": set(),
     "lab.peak_memory": {"lab.allocator"},

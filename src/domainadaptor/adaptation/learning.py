@@ -21,7 +21,6 @@ class LearningAdaptor(Adaptor):
     source are made in its `__init__` and named by `_parts`.
     """
 
-
     @abstractmethod
     def _build(self) -> AdaptiveNetwork:
         """The network that predicts, from `self.source`."""

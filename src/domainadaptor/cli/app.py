@@ -1,57 +1,45 @@
 """The program `domainadaptor`."""
 
-import os
 import sys
-from io import TextIOWrapper
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Annotated
 
 import typer
 
-import domainadaptor
-from domainadaptor.cli import (
-    algorithms,
-    bench,
-    check,
-    data,
-    demo,
-    evaluate,
-    methods,
-    predict,
-    protocols,
-    report,
-    run,
-    stress,
-    train,
-)
+from domainadaptor import cli
+from domainadaptor.cli.help import PlainCommand
+from domainadaptor.cli.process import prepare_process
 from domainadaptor.cli.terminal import Exit, err
 from domainadaptor.errors import AdaptationError
 
 app = typer.Typer(
     name="domainadaptor",
-    help="Make a trained image classifier work on data it was never trained for, at test time.",
-    epilog="Exit codes: 0 done, 1 failed, 2 wrong command line, 3 done but some images or records were skipped, "
-    "4 wrapping a network changed its answers, 130 interrupted.",
+    help="Adapt a trained image classifier at test time to data it was not trained on.",
+    epilog="Exit codes: 0 success, 1 failure, 2 wrong command line, 3 some images or records were skipped, "
+    "4 wrapping a network changed its predictions, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
-app.command("demo")(demo.demo)
-app.command("methods")(methods.methods)
-app.command("check")(check.check)
-app.command("predict")(predict.predict)
-app.command("train")(train.train)
-app.command("algorithms")(algorithms.algorithms)
-app.command("evaluate")(evaluate.evaluate)
-app.command("protocols")(protocols.protocols)
-app.command("run")(run.run)
-app.command("stress")(stress.stress)
-app.command("bench")(bench.bench)
-app.add_typer(data.app)
-app.command("report")(report.report)
+
+
+def _add_commands() -> None:
+    """Add every module that has a function of its own name, or a Typer named `app` for several subcommands."""
+    for found in iter_modules(cli.__path__):
+        if found.name == __name__.rpartition(".")[2]:
+            continue
+        module = import_module(f"{cli.__name__}.{found.name}")
+        if isinstance(group := getattr(module, "app", None), typer.Typer):
+            app.add_typer(group, name=found.name)
+        elif callable(command := getattr(module, found.name, None)):
+            app.command(found.name, cls=PlainCommand)(command)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        import domainadaptor
+
         typer.echo(f"domainadaptor {domainadaptor.__version__}")
         raise typer.Exit
 
@@ -59,21 +47,20 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Make a trained image classifier work on data it was never trained for, at test time."""
+    """Adapt a trained image classifier at test time to data it was not trained on."""
+
+
+_add_commands()
 
 
 def main() -> None:
-    """Runs the program; an expected error is one message and an exit code, not a traceback."""
-    # Looking for weights on a hub would hang without a network, and nothing here is ever downloaded.
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a file name must not end a run on a plain terminal
+    """Run the program. An expected error is one message and an exit code, not a traceback."""
+    prepare_process()
     try:
-        app()
+        app(prog_name="domainadaptor")
     except AdaptationError as error:
         err.print("error:", style="bold red", end=" ")
         err.print(str(error), markup=False, highlight=False, soft_wrap=True)

@@ -12,7 +12,6 @@ from rich.table import Column, Table
 from domainadaptor.cli.options import MethodOptions, parse_options
 from domainadaptor.cli.terminal import Device, Json, Seed, find_device, out, print_json, progress_bar
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.lab.files import replacing
 
 _METHODS = ["adabn", "adamixbn", "tent", "domainadaptor-t", "domainadaptor-skd", "domainadaptor-aug"]
 
@@ -39,6 +38,7 @@ def bench(
     from domainadaptor.lab.bench.chart import draw
     from domainadaptor.lab.bench.growth import METHODS, around
     from domainadaptor.lab.bench.timing import BenchConfig
+    from domainadaptor.lab.files import replacing
     from domainadaptor.lab.networks.zoo import blueprint
 
     before = _read(compare) if compare else None

@@ -1,14 +1,11 @@
 """`domainadaptor check`: which layers of a network adapt, and whether wrapping is neutral."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.table import Table
 
-import domainadaptor
-from domainadaptor.adaptation.adaptive_network import LayerReport
 from domainadaptor.cli.options import MethodOptions, parse_options
 from domainadaptor.cli.terminal import (
     BatchSize,
@@ -23,7 +20,10 @@ from domainadaptor.cli.terminal import (
     print_json,
     show_notes,
 )
-from domainadaptor.lab.networks.neutrality import Probe, probe, stir_norms
+
+if TYPE_CHECKING:  # they take seconds to import
+    from domainadaptor.adaptation.adaptive_network import LayerReport
+    from domainadaptor.lab.networks.neutrality import Probe
 
 
 def check(
@@ -47,8 +47,12 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Show which layers of a network adapt, which do not and why, and probe that wrapping is neutral."""
+    import torch
+
+    import domainadaptor
     from domainadaptor.lab.method_inputs import options_from
-    from domainadaptor.lab.networks.loading import open_network  # timm and torchvision take seconds to import
+    from domainadaptor.lab.networks.loading import open_network
+    from domainadaptor.lab.networks.neutrality import probe, stir_norms
 
     place = find_device(device)
     opened = open_network(network, weights, root=root, seed=seed).at(size)
@@ -85,7 +89,7 @@ def check(
         raise typer.Exit(Exit.NOT_NEUTRAL)
 
 
-def _show(name: str, layers: list[LayerReport], probed: Probe, note: str | None) -> None:
+def _show(name: str, layers: "list[LayerReport]", probed: "Probe", note: str | None) -> None:
     table = Table("layer", "kind", "adapts", "what, or why not", title=name)
     for layer in layers:
         table.add_row(layer.name, layer.kind, "yes" if layer.adapts else "no", layer.why)

@@ -4,29 +4,33 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from domainadaptor.cli.help import PlainCommand
 from domainadaptor.cli.options import DataOptions, parse_data_options
 from domainadaptor.cli.terminal import Exit, Json, Root, err, out, print_json, progress_bar
 from domainadaptor.errors import BadOption
-from domainadaptor.lab.data.contact_sheet import contact_sheet
-from domainadaptor.lab.data.domains import DomainDataset
-from domainadaptor.lab.data.integrity import damaged
-from domainadaptor.lab.data.registry import data_options, datasets, differs_from_published, open_dataset
 
-app = typer.Typer(name="data", help="List data sets, look at one, or time its loading.", no_args_is_help=True)
+if TYPE_CHECKING:  # it takes seconds to import
+    from domainadaptor.lab.data.domains import DomainDataset
+
+app = typer.Typer(
+    name="data", help="List data sets, look at one, or time its loading.", no_args_is_help=True, rich_markup_mode=None
+)
 
 _WIDEST = 24  # letters of a name in a line
 _SHOWN = 10  # skipped files, until the rest is a number
 
 
-@app.command("list")
+@app.command("list", cls=PlainCommand)
 def list_(as_json: Json = False) -> None:
     """List the data sets and their options."""
+    from domainadaptor.lab.data.registry import data_options, datasets
+
     known = datasets()
     if as_json:
         print_json({name: {"is": text, "options": data_options(name)} for name, text in known.items()})
@@ -38,7 +42,7 @@ def list_(as_json: Json = False) -> None:
     out.print("What is in one: domainadaptor data describe NAME --root FOLDER", highlight=False)
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def describe(
     dataset: Annotated[str, typer.Argument(help="pacs, vlcs, office-home, digits, folders …: see `data list`.")],
     root: Root = None,
@@ -53,6 +57,9 @@ def describe(
     as_json: Json = False,
 ) -> None:
     """Show domains, classes, numbers of images, the split, and files that are skipped and why."""
+    from domainadaptor.lab.data.contact_sheet import contact_sheet
+    from domainadaptor.lab.data.registry import differs_from_published, open_dataset
+
     if output is not None and output.suffix.lower() != ".png":
         raise BadOption(f"--output {str(output)!r}: expected the name of a PNG file, as sheet.png")
     options = parse_data_options(data_option)
@@ -73,7 +80,7 @@ def describe(
         raise typer.Exit(Exit.SOME_SKIPPED)
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def speed(
     dataset: Annotated[str, typer.Argument(help="pacs, vlcs, office-home, digits, folders …: see `data list`.")],
     network: Annotated[str, typer.Option(help="Whose plain inference the loading is compared with.")] = "resnet18",
@@ -85,6 +92,7 @@ def speed(
 ) -> None:
     """Measure how many images of a domain are loaded a second, and how many the network predicts."""
     from domainadaptor.lab.bench.loading import loading_rates
+    from domainadaptor.lab.data.registry import open_dataset
     from domainadaptor.lab.networks.zoo import blueprint
 
     side = size or blueprint(network).preprocessing.size
@@ -100,8 +108,10 @@ def speed(
     out.print(table)
 
 
-def _look(dataset: DomainDataset, decode: bool) -> dict[str, str]:
+def _look(dataset: "DomainDataset", decode: bool) -> dict[str, str]:
     """Images that cannot be read."""
+    from domainadaptor.lab.data.integrity import damaged
+
     total = sum(len(domain.examples) for domain in dataset.domains.values())
     found: dict[str, str] = {}
     with progress_bar(total) as bar:
@@ -117,7 +127,9 @@ def _look(dataset: DomainDataset, decode: bool) -> dict[str, str]:
     return found
 
 
-def _as_json(dataset: DomainDataset, unreadable: Mapping[str, str], differs: str, sheet: Path | None) -> dict[str, Any]:
+def _as_json(
+    dataset: "DomainDataset", unreadable: Mapping[str, str], differs: str, sheet: Path | None
+) -> dict[str, Any]:
     counts = dataset.counts()
     return {
         "name": dataset.name,
@@ -139,12 +151,12 @@ def _as_json(dataset: DomainDataset, unreadable: Mapping[str, str], differs: str
     }
 
 
-def _parts(dataset: DomainDataset, domain: str) -> dict[str, int]:
+def _parts(dataset: "DomainDataset", domain: str) -> dict[str, int]:
     counted = Counter(example.split for example in dataset.domains[domain].examples)
     return {"train": counted["train"], "val": counted["val"], "test": counted["test"]}
 
 
-def _show(dataset: DomainDataset, unreadable: Mapping[str, str], differs: str, decoded: bool) -> None:
+def _show(dataset: "DomainDataset", unreadable: Mapping[str, str], differs: str, decoded: bool) -> None:
     images = sum(len(domain.examples) for domain in dataset.domains.values())
     _say(f"{dataset.name}: {len(dataset.domains)} domains, {len(dataset.classes)} classes, {images:,} images")
     for table in _class_tables(dataset):
@@ -162,7 +174,7 @@ def _show(dataset: DomainDataset, unreadable: Mapping[str, str], differs: str, d
         _say(what)
 
 
-def _class_tables(dataset: DomainDataset) -> Iterator[Table]:
+def _class_tables(dataset: "DomainDataset") -> Iterator[Table]:
     """Images by class and domain, as many domains in a table as the terminal is wide enough for."""
     counts = dataset.counts()
     columns = {name: list(found.values()) for name, found in counts.items()}
@@ -193,7 +205,7 @@ def _fitting(widths: Mapping[str, int], width: int) -> Iterator[list[str]]:
     yield group
 
 
-def _part_table(dataset: DomainDataset) -> Table:
+def _part_table(dataset: "DomainDataset") -> Table:
     table = Table(title="What images are for")
     table.add_column("domain", overflow="fold", max_width=_WIDEST)
     for column in ("training", "validation", "testing only", "tested on if left out"):

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -10,8 +10,9 @@ from rich.table import Table
 
 from domainadaptor.cli.terminal import BatchSize, Device, Json, Seed, find_device, out, print_json, progress_bar
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.demo.picture import draw
-from domainadaptor.lab.demo.run import Report, amount_of_work, run_demo
+
+if TYPE_CHECKING:  # it takes seconds to import
+    from domainadaptor.lab.demo.run import Report
 
 
 def demo(
@@ -22,6 +23,9 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Train on three styles of handwritten digits, adapt to the fourth with every method; under a minute."""
+    from domainadaptor.lab.demo.picture import draw
+    from domainadaptor.lab.demo.run import amount_of_work, run_demo
+
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -37,7 +41,7 @@ def demo(
         out.print(f"Picture: {output / 'demo.png'}   numbers: {output / 'demo.json'}", highlight=False, soft_wrap=True)
 
 
-def _table(report: Report) -> Table:
+def _table(report: "Report") -> Table:
     table = Table(title="Accuracy (%) on a style that the network never saw in training", box=box.SIMPLE_HEAD)
     table.add_column("method", no_wrap=True)
     for column in (*report.at_home, "mean", "change", "ms/batch"):

@@ -9,7 +9,6 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from domainadaptor import options_of
 from domainadaptor.cli.options import DataOptions, Mean, MethodOptions, Resize, Std, parse_data_options, parse_options
 from domainadaptor.cli.terminal import (
     BatchSize,
@@ -28,8 +27,6 @@ from domainadaptor.cli.terminal import (
     show_notes,
 )
 from domainadaptor.errors import BadOption
-from domainadaptor.lab.data.image_cache import cache_folder
-from domainadaptor.lab.prediction import read_classes
 
 # Headings of reports, with digits.
 _ACCURACY = {"images": 0, "untouched": 1, "before step": 1, "after": 1, "better": 1, "worse": 1}
@@ -86,6 +83,8 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Test a network on domains it never saw, untouched and adapted, under a protocol that says all of the order."""
+    from domainadaptor import options_of
+    from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.evaluation.protocols import check_protocol
     from domainadaptor.lab.experiments.networks import Located, named_run
     from domainadaptor.lab.experiments.run_spec import Cell, id_of
@@ -94,6 +93,7 @@ def evaluate(
     from domainadaptor.lab.experiments.sweep import kept
     from domainadaptor.lab.networks.loading import is_file
     from domainadaptor.lab.networks.raw import Raw
+    from domainadaptor.lab.prediction import read_classes
 
     methods = method or ["source", "domainadaptor-t"]
     if option and len(methods) > 1 and not measure:

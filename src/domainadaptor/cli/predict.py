@@ -3,13 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from PIL import Image
-from torch import Tensor
 
-import domainadaptor
 from domainadaptor.cli.options import Mean, MethodOptions, Resize, Std, parse_options
 from domainadaptor.cli.terminal import (
     BatchSize,
@@ -27,8 +24,13 @@ from domainadaptor.cli.terminal import (
     show_notes,
 )
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.lab.data.sample import FolderImages
-from domainadaptor.lab.prediction import FolderPrediction, predict_folder, read_classes, write_csv
+
+if TYPE_CHECKING:  # they take seconds to import
+    from PIL import Image
+    from torch import Tensor
+
+    from domainadaptor.lab.data.sample import FolderImages
+    from domainadaptor.lab.prediction import FolderPrediction
 
 _MOST_SOURCE_IMAGES = 2000  # what EATA's authors take; more tell little more
 
@@ -69,12 +71,14 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict a folder of images with the network as it is and adapted, one row a file, in file order."""
+    import domainadaptor
+    from domainadaptor.lab.method_inputs import check_wants_source_images, options_from
+    from domainadaptor.lab.networks.loading import is_file, open_network
+    from domainadaptor.lab.networks.raw import Raw
+    from domainadaptor.lab.prediction import predict_folder, read_classes, write_csv
+
     if not output.absolute().parent.is_dir():
         raise BadFile(f"no folder for --output {str(output)!r}; make it first")
-    from domainadaptor.lab.method_inputs import check_wants_source_images, options_from
-    from domainadaptor.lab.networks.loading import is_file, open_network  # timm and torchvision take seconds to import
-    from domainadaptor.lab.networks.raw import Raw
-
     if source_images is not None:
         check_wants_source_images(method, "--source-images")
     if weights in (None, "none") and not is_file(network):
@@ -125,19 +129,22 @@ def predict(
 
 
 def _images_before(
-    method: str, source: Path, target: Path, transform: Callable[[Image.Image], Tensor], batch_size: int, seed: int
-) -> dict[str, FolderImages]:
+    method: str, source: Path, target: Path, transform: "Callable[[Image.Image], Tensor]", batch_size: int, seed: int
+) -> "dict[str, FolderImages]":
     """What a method looks at before the first batch: images like those of the training, and those to predict."""
+    from domainadaptor import options_of
+    from domainadaptor.lab.data.sample import FolderImages
+
     try:
         known = FolderImages(source, transform, seed=seed, most=_MOST_SOURCE_IMAGES, batch_size=batch_size)
     except BadFile as error:
         raise BadFile(f"--source-images: {error}") from error
-    if "target_images" not in domainadaptor.options_of(method):
+    if "target_images" not in options_of(method):
         return {"source_images": known}
     return {"source_images": known, "target_images": FolderImages(target, transform, seed=seed, batch_size=batch_size)}
 
 
-def _summary(found: FolderPrediction, output: Path) -> dict[str, Any]:
+def _summary(found: "FolderPrediction", output: Path) -> dict[str, Any]:
     changed = sum(row.source_prediction != row.adapted_prediction for row in found.predicted)
     return {
         "output": str(output),
@@ -147,7 +154,7 @@ def _summary(found: FolderPrediction, output: Path) -> dict[str, Any]:
     }
 
 
-def _show(summary: Mapping[str, Any], found: FolderPrediction) -> None:
+def _show(summary: Mapping[str, Any], found: "FolderPrediction") -> None:
     out.print(
         f"{summary['predicted']} images predicted, {summary['changed']} answers changed by adaptation, "
         f"{summary['skipped']} files skipped: {summary['output']}",
@@ -158,6 +165,6 @@ def _show(summary: Mapping[str, Any], found: FolderPrediction) -> None:
     _show_skipped(found)
 
 
-def _show_skipped(found: FolderPrediction) -> None:
+def _show_skipped(found: "FolderPrediction") -> None:
     for row in found.skipped:
         err.print(f"skipped {row.file}: {row.skipped}", markup=False, highlight=False, soft_wrap=True)

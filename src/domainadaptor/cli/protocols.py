@@ -2,11 +2,12 @@
 
 from domainadaptor.cli.listing import listed, print_functions
 from domainadaptor.cli.terminal import Json, out, print_json
-from domainadaptor.lab.evaluation.protocols import PROTOCOLS
 
 
 def protocols(as_json: Json = False) -> None:
     """List the protocols of `evaluate` and their options."""
+    from domainadaptor.lab.evaluation.protocols import PROTOCOLS
+
     if as_json:
         print_json(listed(PROTOCOLS))
         return

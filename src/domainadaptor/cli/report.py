@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from PIL import Image
 
 from domainadaptor.cli.terminal import Exit, Json, Root, out, print_json, show_notes
 from domainadaptor.errors import AdaptationError
-from domainadaptor.lab.data.domains import DomainDataset
-from domainadaptor.lab.data.registry import open_dataset
-from domainadaptor.lab.reports.error_analysis import ImageReader
-from domainadaptor.lab.reports.report import Report, as_json, build, write
+
+if TYPE_CHECKING:  # they take seconds to import
+    from PIL import Image
+
+    from domainadaptor.lab.data.domains import DomainDataset
+    from domainadaptor.lab.reports.error_analysis import ImageReader
+    from domainadaptor.lab.reports.report import Report
 
 
 def report(
@@ -35,6 +37,8 @@ def report(
     as PNG and SVG; details/ has calibration, changed answers, time, memory and every class, by domain. With the data
     (--root), it also shows test images whose answer changed.
     """
+    from domainadaptor.lab.reports.report import as_json, build, write
+
     found = build(folder, only, image_reader(root))
     files = write(found, output or folder)
     if json_wanted:
@@ -46,11 +50,13 @@ def report(
         raise typer.Exit(Exit.SOME_SKIPPED)
 
 
-def image_reader(root: Path | None) -> ImageReader:
+def image_reader(root: Path | None) -> "ImageReader":
     """Reads test images by data set, domain and name, where they are on this machine."""
+    from domainadaptor.lab.data.registry import open_dataset
+
     opened: dict[str, DomainDataset | None] = {}
 
-    def dataset(run: Mapping[str, Any]) -> DomainDataset | None:
+    def dataset(run: Mapping[str, Any]) -> "DomainDataset | None":
         key = repr((run.get("dataset"), run.get("data_options")))
         if key not in opened:
             try:
@@ -59,7 +65,7 @@ def image_reader(root: Path | None) -> ImageReader:
                 opened[key] = None
         return opened[key]
 
-    def read(run: Mapping[str, Any], domain: str, name: str) -> Image.Image | None:
+    def read(run: Mapping[str, Any], domain: str, name: str) -> "Image.Image | None":
         there = dataset(run)
         known = there and there.domains.get(domain)
         if not known or not any(example.name == name for example in known.examples):
@@ -72,7 +78,7 @@ def image_reader(root: Path | None) -> ImageReader:
     return read
 
 
-def _say(found: Report, output: Path, files: int) -> None:
+def _say(found: "Report", output: Path, files: int) -> None:
     for chapter in found.chapters:
         gaps = [gap for section in chapter.sections for gap in section.shown.gaps]
         failed = sum(bool(gap.failed) for gap in gaps)

@@ -28,7 +28,6 @@ from domainadaptor.cli.terminal import (
     show_notes,
 )
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.lab.data.image_cache import cache_folder
 
 if TYPE_CHECKING:  # torchvision and timm take seconds to import
     from domainadaptor.lab.experiments.store import Store
@@ -67,6 +66,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run experiments: every cell of their tables that has no record yet. The same command goes on after a stop."""
+    from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.experiments.runner import Workshop
     from domainadaptor.lab.experiments.spec import NETWORKS, read_experiment
     from domainadaptor.lab.experiments.sweep import Grid

@@ -22,7 +22,6 @@ from domainadaptor.cli.terminal import (
     show_notes,
 )
 from domainadaptor.errors import BadOption
-from domainadaptor.lab.files import replacing
 
 if TYPE_CHECKING:  # it takes seconds to import
     from domainadaptor.lab.stress.stress_run import Course, StressReport
@@ -67,6 +66,7 @@ def stress(
 ) -> None:
     """Stream hostile batches through a method, and probe on the way what is left of what the network knew."""
     from domainadaptor.lab.data.registry import open_dataset
+    from domainadaptor.lab.files import replacing
     from domainadaptor.lab.method_inputs import options_from
     from domainadaptor.lab.networks.loading import is_file, open_network
     from domainadaptor.lab.stress.chart import draw

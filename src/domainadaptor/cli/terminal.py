@@ -1,4 +1,4 @@
-"""What all commands share: options, output, progress and exit codes."""
+"""Options, output, progress bars and exit codes that commands share."""
 
 import json
 import sys
@@ -8,7 +8,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.progress import (
@@ -22,9 +21,12 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from domainadaptor.cli.help import ADAPTATION, DATA, NETWORK, RUN
 from domainadaptor.errors import BadOption
 
-if TYPE_CHECKING:  # training takes seconds to import
+if TYPE_CHECKING:  # they take seconds to import
+    import torch
+
     from domainadaptor.lab.training.fit import Moment
 
 out = Console()
@@ -32,7 +34,7 @@ err = Console(stderr=True)
 
 
 class Exit(IntEnum):
-    """Exit codes; 0 is success, and 2 is a wrong command line."""
+    """Exit codes besides 0, success, and 2, a wrong command line."""
 
     FAILED = 1
     SOME_SKIPPED = 3
@@ -43,94 +45,135 @@ class Exit(IntEnum):
 Network = Annotated[
     str,
     typer.Argument(
-        help="A torchvision, timm or CIFAR name, as resnet50 or timm:mobilenetv3_small_100; or a checkpoint, "
-        "which knows its network, weights, classes and preprocessing."
+        metavar="NETWORK",
+        help="The name of a torchvision, timm or CIFAR network, such as resnet50 or timm:mobilenetv3_small_100; or a "
+        "checkpoint, which includes weights, classes and preprocessing.",
     ),
 ]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps …; auto takes a GPU if there is one.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Images that are adapted to and predicted at once.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of everything random; the same seed gives the same numbers.")]
-Root = Annotated[
-    Path | None, typer.Option(help="The folder that holds the data; the variable DOMAINADAPTOR_DATA otherwise.")
+Dataset = Annotated[
+    str, typer.Argument(metavar="DATASET", help="pacs, vlcs, office-home, digits, folders …: see `data list`.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, for programs.")]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=NETWORK,
+        help="For a network given by name: a .safetensors, .pt or .pth file, or `pretrained` for published weights on "
+        "this machine. Nothing is downloaded.",
+    ),
+]
+Size = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="PIXELS", rich_help_panel=NETWORK, help="Side of the input images. Default: the network's own."
+    ),
+]
+Classes = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=NETWORK,
+        help="Class names in the order of the logits: one per line, or a JSON list. Default: ImageNet's or numbers.",
+    ),
+]
+Device = Annotated[
+    str, typer.Option(metavar="NAME", rich_help_panel=RUN, help="cpu, cuda, cuda:1, mps, or auto: a GPU if available.")
+]
+BatchSize = Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=ADAPTATION, help="Images per batch.")]
+Seed = Annotated[
+    int,
+    typer.Option(min=0, metavar="N", rich_help_panel=RUN, help="Seed of everything random, for repeatable results."),
+]
+Root = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", rich_help_panel=DATA, help="Data directory. Default: $DOMAINADAPTOR_DATA."),
+]
+Cache = Annotated[bool, typer.Option(rich_help_panel=RUN, help="Keep decoded images on disk.")]
+Json = Annotated[bool, typer.Option("--json", rich_help_panel=RUN, help="Print JSON instead of text.")]
 
 
-def find_device(name: str) -> torch.device:
-    """The device of that name.
+def find_device(name: str) -> "torch.device":
+    """Return the device of that name.
 
     Raises:
-        BadOption: There is none.
+        BadOption: It is not available.
     """
+    import torch
+
     if name == "auto":
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
     except Exception as error:
-        raise BadOption(f"--device {name!r} is not there; use auto or cpu ({str(error).splitlines()[0]})") from error
+        raise BadOption(f"--device {name!r} is not available: {str(error).splitlines()[0]}; use auto or cpu") from error
     return device
 
 
+def print_text(text: str, console: Console = out) -> None:
+    """Print text as it is: no markup, no colors, no line breaks."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def show_notes(notes: Iterable[str]) -> None:
-    """Prints what must be said of a result, on standard error."""
+    """Print remarks on a result to standard error."""
     for note in notes:
-        err.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+        print_text(f"note: {note}", err)
 
 
 def show_damaged(name: str, why: str) -> None:
-    """Prints that a record could not be used."""
-    show_notes([f"the record {name} was damaged and is made again: {why}"])
+    """Print that a record is corrupt."""
+    show_notes([f"record {name} is corrupt and will be recomputed: {why}"])
 
 
 def print_json(value: object) -> None:
-    """Prints JSON alone on standard output."""
+    """Print JSON alone on standard output."""
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
 @contextmanager
-def progress_bar(total: int) -> Iterator["Bar"]:
-    """A progress bar on a terminal's standard error, nothing elsewhere."""
+def progress_bar(total: int, what: str = "") -> Iterator["Bar"]:
+    """Show a progress bar on standard error if that is a terminal."""
     with Progress(*bar_columns(), console=err, transient=True, expand=True, disable=not err.is_terminal) as progress:
-        yield Bar(progress, progress.add_task("", total=total))
+        yield Bar(progress, progress.add_task(what, total=total))
 
 
 def bar_columns() -> tuple[ProgressColumn, ...]:
-    """How much is done and the time left, then what is going on, in as many lines as a narrow terminal needs."""
-    said = TextColumn("{task.description}", markup=False, table_column=Column(ratio=1))  # folders are no markup
-    return BarColumn(bar_width=16), MofNCompleteColumn(), TimeRemainingColumn(compact=True), said
+    """Return the columns: amount done, time left, and a description that wraps on a narrow terminal."""
+    description = TextColumn("left  {task.description}", markup=False, table_column=Column(ratio=1))
+    return BarColumn(bar_width=16), MofNCompleteColumn(), TimeRemainingColumn(compact=True), description
 
 
 class Bar:
-    """Moves a progress bar."""
+    """A progress bar on the screen."""
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
         self._progress = progress
         self._task = task
 
     def step(self, what: str) -> None:
-        """One more piece of work, and what it is."""
+        """Advance by one, with a new description."""
         self._progress.update(self._task, advance=1, description=what)
 
     def say(self, what: str) -> None:
-        """What is going on."""
+        """Change the description."""
         self._progress.update(self._task, description=what)
 
     def at(self, done: int, total: int) -> None:
-        """So much is done, of so much."""
+        """Set how much is done, out of how much."""
         self._progress.update(self._task, completed=done, total=total)
 
 
 @contextmanager
 def training_bar(what: str, quiet: bool = False) -> Iterator["TrainingBar"]:
-    """A progress bar for training on a terminal's standard error, one line an epoch elsewhere."""
+    """Show a progress bar for training if standard error is a terminal; print one line per epoch otherwise."""
     hidden = quiet or not err.is_terminal
     with Progress(*bar_columns(), console=err, transient=True, expand=True, disable=hidden) as progress:
         yield TrainingBar(progress, progress.add_task(what, total=None), what, quiet)
 
 
 class TrainingBar:
-    """Shows where a training run is."""
+    """The progress of a training run on the screen."""
 
     def __init__(self, progress: Progress, task: TaskID, what: str, quiet: bool) -> None:
         self._progress = progress
@@ -139,7 +182,7 @@ class TrainingBar:
         self._quiet = quiet
 
     def moment(self, moment: "Moment") -> None:
-        """Loss, accuracy, images per second; the time left is the bar's."""
+        """Show loss, accuracy and images per second."""
         text = (
             f"{self._what}: epoch {moment.epoch + 1}/{moment.epochs}, loss {moment.loss:.3f}, "
             f"accuracy {moment.accuracy:.1f} %, {moment.images_per_second:.0f} images/s"
@@ -147,8 +190,8 @@ class TrainingBar:
         done, total = moment.epoch * moment.steps + moment.step, moment.epochs * moment.steps
         self._progress.update(self._task, description=text, completed=done, total=total)
         if moment.step == moment.steps and not err.is_terminal and not self._quiet:
-            err.print(text, markup=False, highlight=False, soft_wrap=True)
+            print_text(text, err)
 
     def preparing(self, what: str, done: int, total: int) -> None:
-        """Images that are decoded."""
+        """Show how many images are decoded."""
         self._progress.update(self._task, description=what, completed=done, total=total)

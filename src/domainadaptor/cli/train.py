@@ -4,7 +4,7 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -25,8 +25,9 @@ from domainadaptor.cli.terminal import (
     training_bar,
 )
 from domainadaptor.errors import BadOption
-from domainadaptor.lab.data.domains import DomainDataset
-from domainadaptor.lab.data.image_cache import cache_folder
+
+if TYPE_CHECKING:  # it takes seconds to import
+    from domainadaptor.lab.data.domains import DomainDataset
 
 
 def train(
@@ -75,6 +76,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a network on several domains, leaving one out in turn; the same command again goes on where it stopped."""
+    from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.data.registry import differs_from_published, open_dataset
     from domainadaptor.lab.training.recipe import planned, start_file
     from domainadaptor.lab.training.run import Place, Watcher
@@ -134,7 +136,9 @@ def train(
         raise typer.Exit(Exit.SOME_SKIPPED)
 
 
-def _splits(dataset: DomainDataset, sources: list[str], targets: list[str]) -> list[tuple[tuple[str, ...], list[str]]]:
+def _splits(
+    dataset: "DomainDataset", sources: list[str], targets: list[str]
+) -> list[tuple[tuple[str, ...], list[str]]]:
     """Source domains and target domains of each run."""
     for name in [*sources, *targets]:
         dataset.domain(name)

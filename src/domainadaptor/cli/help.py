@@ -1,0 +1,32 @@
+"""The layout of `COMMAND --help`: two columns that suit 80 characters, options grouped by panel."""
+
+from typing import Any
+
+from typer.core import TyperCommand
+
+# Option groups, in the order in which help shows them; options without a group come first, under "Options".
+NETWORK, DATA, ADAPTATION, TRAINING, RUN = "Network", "Data", "Adaptation", "Training", "Run and output"
+_GROUPS = ("Options", NETWORK, DATA, ADAPTATION, TRAINING, RUN)
+_NAMES = 26  # characters of the first column; help of a longer name starts on the next line
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help has one section per group of options."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, then each group of options."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{group: [] for group in _GROUPS}}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is None:
+                continue
+            if param.param_type_name == "argument":
+                sections["Arguments"].append((param.metavar or param.name.upper(), record[1]))
+            else:
+                group = getattr(param, "rich_help_panel", None) or (RUN if "--help" in param.opts else "Options")
+                sections[group].append(record)
+        width = max(len(name) for records in sections.values() for name, _ in records if len(name) <= _NAMES)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl([(name.ljust(width), text) for name, text in records], col_max=_NAMES)

@@ -1,0 +1,42 @@
+"""Settings of the whole process. The library makes none; the program makes them here, once."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from io import TextIOWrapper
+from types import ModuleType
+
+from domainadaptor.lab.allocator import keep_freed_memory
+
+
+def prepare_process() -> None:
+    """Prepare streams, environment, import path and allocator for a command."""
+    # Nothing is ever downloaded, and looking for weights on a hub hangs without a network.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # an odd file name must not end a run
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # for --method my_file:function; last, so that it shadows nothing
+    if sys.stderr.isatty() and not any(isinstance(finder, _Announce) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Announce())
+    keep_freed_memory()
+
+
+class _Announce(MetaPathFinder):
+    """Prints "loading…" on a terminal when torch is about to be imported, which takes seconds.
+
+    The cursor stays at the start of the line, so that whatever comes next overwrites it.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find nothing; the other finders do."""
+        if fullname == "torch":
+            sys.meta_path.remove(self)
+            sys.stderr.write("loading…\r")
+            sys.stderr.flush()
+        return None

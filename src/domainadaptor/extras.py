@@ -1,0 +1,37 @@
+"""Optional packages: what each extra of the distribution brings, and the message when one is missing."""
+
+from importlib.util import find_spec
+
+from domainadaptor.errors import MissingExtra
+
+__all__ = ["require_extra"]
+
+_LAB = (
+    *("matplotlib", "numpy", "pandas", "PIL", "platformdirs", "psutil", "pydantic", "safetensors", "sklearn"),
+    *("timm", "torchvision"),
+)
+_PACKAGES = {"lab": _LAB, "cli": (*_LAB, "rich", "typer"), "hf": ("transformers",)}  # as in pyproject.toml
+
+
+def require_extra(extra: str, what: str) -> None:
+    """Check that the packages of an extra are installed, without importing them.
+
+    Args:
+        extra: "lab", "cli" or "hf".
+        what: What needs them; the subject of the message.
+
+    Raises:
+        MissingExtra: At least one is not installed; the message has the command that installs all.
+    """
+    missing = [name for name in _PACKAGES[extra] if not _is_installed(name)]
+    if missing:
+        raise MissingExtra(
+            f"{what} needs extra packages: pip install 'domainadaptor[{extra}]' (missing: {', '.join(missing)})"
+        )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):  # an import hook refuses it, or it is set to None
+        return False
