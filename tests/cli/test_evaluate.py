@@ -65,7 +65,7 @@ def test_a_damaged_record_is_made_again_and_said(program, base):
     path.write_text(path.read_text()[:99])
     result = program(*words)
     assert result.returncode == 0
-    assert f"{path.name} was damaged" in result.stderr
+    assert f"{path.name} is corrupt" in result.stderr
 
 
 def test_a_record_of_a_method_with_another_default_is_made_again(program, base):
