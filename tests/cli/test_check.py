@@ -4,7 +4,7 @@ import torch
 import torchvision
 
 from domainadaptor.lab.data.preprocessing import squashed
-from domainadaptor.lab.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
+from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, make_network, save_checkpoint
 from tests.conftest import stir
 
 SMALL = ("--size", "64", "--batch-size", "2")
@@ -45,7 +45,7 @@ def test_failures_are_one_message_and_exit_one(program):
 
 def write_checkpoint(path, norm="batch"):
     network = stir(make_network("resnet20", 3, head_bias=False, norm=norm))
-    card = Card(
+    card = CheckpointCard(
         "cifar:resnet20", ("cat", "dog", "bird"), squashed(24), head_bias=False, norm=norm, note="research only"
     )
     save_checkpoint(path, Checkpoint(card, network.state_dict()))

@@ -9,8 +9,8 @@ from safetensors.torch import save_file
 
 import domainadaptor as da
 from domainadaptor.lab.data.preprocessing import squashed
-from domainadaptor.lab.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
-from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, make_network, save_checkpoint
+from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.tasks.jigsaw import Jigsaw
 from domainadaptor.tasks.learned_loss import LearnedLoss
 from domainadaptor.tasks.rotation import Rotation
@@ -28,7 +28,7 @@ def folder(tmp_path):
         for at in range(5):
             Image.fromarray(rng.integers(0, 255, (40, 50, 3), dtype=np.uint8)).save(root / kind / f"{at}.jpg")
     torch.manual_seed(0)
-    network = stir(blueprint(NAME).build(3))
+    network = stir(find_network(NAME).build(3))
     save_file(network.state_dict(), tmp_path / "w.safetensors")
     (tmp_path / "classes.txt").write_text("cat\ndog\nbird\n")
     return root
@@ -140,7 +140,9 @@ def checkpoint(tmp_path):
     def write(norm="batch"):
         network = stir(make_network("resnet20", 3, head_bias=False, norm=norm))
         own = squashed(24, (0.4, 0.4, 0.4), (0.2, 0.3, 0.2))
-        card = Card("cifar:resnet20", ("cat", "dog", "bird"), own, head_bias=False, norm=norm, note="research only")
+        card = CheckpointCard(
+            "cifar:resnet20", ("cat", "dog", "bird"), own, head_bias=False, norm=norm, note="research only"
+        )
         save_checkpoint(tmp_path / "c.safetensors", Checkpoint(card, network.state_dict()))
         return network, own
 
@@ -183,7 +185,7 @@ def test_an_instance_aware_checkpoint_predicts_as_it_is(program, folder, checkpo
 
 def with_heads(path, **heads):
     network = stir(make_network("resnet20", 3, head_bias=False, norm="batch"))
-    card = Card("cifar:resnet20", ("cat", "dog", "bird"), squashed(24), head_bias=False, heads=tuple(heads))
+    card = CheckpointCard("cifar:resnet20", ("cat", "dog", "bird"), squashed(24), head_bias=False, heads=tuple(heads))
     trained = Checkpoint(card, network.state_dict(), {name: head.state_dict() for name, head in heads.items()})
     save_checkpoint(path, trained)
     return network, trained

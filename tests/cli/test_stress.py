@@ -4,7 +4,7 @@ import pytest
 
 from domainadaptor.lab.data.digits import CLASSES
 from domainadaptor.lab.data.preprocessing import squashed
-from domainadaptor.lab.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
+from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, make_network, save_checkpoint
 from tests.conftest import stir
 
 SHORT = ("--batches", "4", "--every", "2", "--probe", "12", "--batch-size", "4", "--output", "out")
@@ -13,7 +13,7 @@ SHORT = ("--batches", "4", "--every", "2", "--probe", "12", "--batch-size", "4",
 @pytest.fixture
 def checkpoint(tmp_path):
     network = stir(make_network("resnet20", 10, head_bias=True, norm="batch"))
-    card = Card("cifar:resnet20", CLASSES, squashed(16), head_bias=True, norm="batch")
+    card = CheckpointCard("cifar:resnet20", CLASSES, squashed(16), head_bias=True, norm="batch")
     save_checkpoint(tmp_path / "c.safetensors", Checkpoint(card, network.state_dict()))
     return "c.safetensors"
 

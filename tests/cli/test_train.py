@@ -17,8 +17,8 @@ from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.preprocessing import squashed
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.networks.checkpoint import load_checkpoint
-from domainadaptor.lab.networks.zoo import blueprint
-from domainadaptor.lab.training import run
+from domainadaptor.lab.networks.zoo import find_network
+from domainadaptor.lab.training import trainer
 
 SMALL = ["--network", "resnet20", "--weights", "none", "--size", "12", "--epochs", "2", "--batch-size", "16",
          "--lr", "0.05", "--head-lr", "1", "--device", "cpu"]  # fmt: skip
@@ -175,14 +175,14 @@ def test_a_run_goes_on_from_another(program, root, tmp_path):
 
 def test_a_file_of_weights_is_the_same_however_it_is_written(program, root, tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    torch.save(blueprint("resnet20").build(10, seed=4).state_dict(), tmp_path / "aka.th")
+    torch.save(find_network("resnet20").build(10, seed=4).state_dict(), tmp_path / "aka.th")
     shutil.copy(tmp_path / "aka.th", tmp_path / "elsewhere" / "other.th")
     command = ["train", "folders", "--root", root, *SMALL, "--target", "nacht", "--json"]
     files = ("aka.th", "./aka.th", tmp_path / "aka.th", "elsewhere/other.th")
     records = [json.loads(program(*command, "--weights", file).stdout)[0] for file in files]
     assert len({record["checkpoint"] for record in records}) == 1
     assert {record["recipe"]["weights"] for record in records} == {"aka.th"}
-    torch.save(blueprint("resnet20").build(10, seed=5).state_dict(), tmp_path / "aka.th")
+    torch.save(find_network("resnet20").build(10, seed=5).state_dict(), tmp_path / "aka.th")
     (other,) = json.loads(program(*command, "--weights", "aka.th").stdout)
     assert other["checkpoint"] != records[0]["checkpoint"]
 
@@ -224,7 +224,7 @@ def test_a_damaged_record_is_explained(program, root, tmp_path):
 def test_validation_images_are_shuffled(root):
     """What adapts to a batch must not find one class after the other, as the files lie."""
     domain = open_dataset("folders", root).domain("nacht")
-    (labels,) = [labels for _, labels in run._batches(DomainImages(domain, squashed(12)), squashed(12), "test")()]
+    (labels,) = [labels for _, labels in trainer._batches(DomainImages(domain, squashed(12)), squashed(12), "test")()]
     assert labels.tolist() != sorted(labels.tolist())
 
 

@@ -5,7 +5,7 @@ import torch
 
 import domainadaptor as da
 from domainadaptor.errors import BadOption
-from domainadaptor.lab.training.algorithm import Settings
+from domainadaptor.lab.training.algorithm import OptimizerSettings
 from domainadaptor.lab.training.algorithms.arm import LearnedLossARM
 from domainadaptor.tasks.learned_loss import LearnedLoss
 from tests.conftest import EXTRAS, make
@@ -56,7 +56,7 @@ def test_arm_is_its_literal_step(learns, names, options):
 @pytest.mark.parametrize("learns", ["norms", "all"])
 def test_it_is_the_step_of_training(learns):
     net = network().train()
-    algorithm = LearnedLossARM(net, Settings(7), 0.1, learns).double()
+    algorithm = LearnedLossARM(net, OptimizerSettings(7), 0.1, learns).double()
     trained = algorithm.heads["learned_loss"].state_dict()
     got = da.adapt(net, "arm", learned_loss=trained, learns=learns)(BATCHES[0])
     torch.testing.assert_close(got, algorithm.adapted_logits(BATCHES[0]).detach(), **EXACT)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import domainadaptor as da
 from domainadaptor.errors import UnsupportedNetwork
-from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.norms.instance_aware import InstanceAwareBatchNorm2d, make_instance_aware
 from tests.conftest import batch, stir
 
@@ -152,7 +152,7 @@ def test_mixed_precision_keeps_full_statistics():
 
 
 def test_a_network_keeps_its_tensors_and_its_answer_where_no_image_is_far_off():
-    network = stir(blueprint("resnet20").build(5))
+    network = stir(find_network("resnet20").build(5))
     held, x = dict(network.state_dict()), batch(4, 3, 16, 16)
     before = network(x)
     make_instance_aware(network)
@@ -185,7 +185,7 @@ def test_other_norms_are_refused(norm):
 
 
 def test_methods_that_mix_statistics_say_what_to_use_instead():
-    network = stir(blueprint("resnet20").build(5))
+    network = stir(find_network("resnet20").build(5))
     make_instance_aware(network)
     with pytest.raises(UnsupportedNetwork, match=r"InstanceAware.*forward of its own.*source.*--norm batch.*16 more"):
         da.adapt(network, "domainadaptor-t")

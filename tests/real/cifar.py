@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from domainadaptor.lab.data.images import list_files, read_image
-from domainadaptor.lab.networks.loading import open_network
+from domainadaptor.lab.networks.loading import load_network
 
 
 def load(root: Path, images: int) -> tuple[nn.Module, Tensor, Tensor]:
     """The network, a fixed random choice of test images, and their labels."""
-    opened = open_network("resnet20", "pretrained", root=root)
+    opened = load_network("resnet20", "pretrained", root=root)
     folder = root / "cifar10-jpeg" / "test"
     files = list_files(folder)
     chosen = torch.randperm(len(files), generator=torch.Generator().manual_seed(0))[:images].tolist()

@@ -39,12 +39,12 @@ def bench(
     from domainadaptor.lab.bench.growth import METHODS, around
     from domainadaptor.lab.bench.timing import BenchConfig
     from domainadaptor.lab.files import replacing
-    from domainadaptor.lab.networks.zoo import blueprint
+    from domainadaptor.lab.networks.zoo import find_network
 
     before = _read(compare) if compare else None
     place = str(find_device(device))
     settings = [
-        BenchConfig(blueprint(name).name, images, side, rounds, place, seed)
+        BenchConfig(find_network(name).name, images, side, rounds, place, seed)
         for name, images, side in product(network or ["resnet18"], batch_size or [64], size or [224])
     ]
     if growth and len(settings) > 1:

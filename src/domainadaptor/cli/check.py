@@ -23,7 +23,7 @@ from domainadaptor.cli.terminal import (
 
 if TYPE_CHECKING:  # they take seconds to import
     from domainadaptor.adaptation.adaptive_network import LayerReport
-    from domainadaptor.lab.networks.neutrality import Probe
+    from domainadaptor.lab.networks.neutrality import NeutralityReport
 
 
 def check(
@@ -51,13 +51,13 @@ def check(
 
     import domainadaptor
     from domainadaptor.lab.method_inputs import options_from
-    from domainadaptor.lab.networks.loading import open_network
-    from domainadaptor.lab.networks.neutrality import probe, stir_norms
+    from domainadaptor.lab.networks.loading import load_network
+    from domainadaptor.lab.networks.neutrality import check_neutrality, randomize_norms
 
     place = find_device(device)
-    opened = open_network(network, weights, root=root, seed=seed).at(size)
+    opened = load_network(network, weights, root=root, seed=seed).at(size)
     if opened.random:
-        stir_norms(opened.network, seed)
+        randomize_norms(opened.network, seed)
     built = opened.network.to(place)
     side = opened.preprocessing.size
     images = torch.randn(batch_size, 3, side, side, generator=torch.Generator().manual_seed(seed)).to(place)
@@ -67,7 +67,7 @@ def check(
     )
     adaptor = domainadaptor.adapt(built, method, **{**own, **parse_options(option or [])})
     note = adaptor.adapt(images).note
-    layers, probed = adaptor.layers(), probe(built, images)
+    layers, probed = adaptor.layers(), check_neutrality(built, images)
     if as_json:
         print_json(
             {
@@ -89,7 +89,7 @@ def check(
         raise typer.Exit(Exit.NOT_NEUTRAL)
 
 
-def _show(name: str, layers: "list[LayerReport]", probed: "Probe", note: str | None) -> None:
+def _show(name: str, layers: "list[LayerReport]", probed: "NeutralityReport", note: str | None) -> None:
     table = Table("layer", "kind", "adapts", "what, or why not", title=name)
     for layer in layers:
         table.add_row(layer.name, layer.kind, "yes" if layer.adapts else "no", layer.why)

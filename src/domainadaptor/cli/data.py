@@ -93,9 +93,9 @@ def speed(
     """Measure how many images of a domain are loaded a second, and how many the network predicts."""
     from domainadaptor.lab.bench.loading import loading_rates
     from domainadaptor.lab.data.registry import open_dataset
-    from domainadaptor.lab.networks.zoo import blueprint
+    from domainadaptor.lab.networks.zoo import find_network
 
-    side = size or blueprint(network).preprocessing.size
+    side = size or find_network(network).preprocessing.size
     opened = open_dataset(dataset, root, **parse_data_options(data_option))
     name = domain or next(iter(opened.domains))
     rates = loading_rates(opened.domain(name), network, side)

@@ -91,8 +91,8 @@ def evaluate(
     from domainadaptor.lab.experiments.runner import Workshop
     from domainadaptor.lab.experiments.store import Store
     from domainadaptor.lab.experiments.sweep import kept
-    from domainadaptor.lab.networks.loading import is_file
-    from domainadaptor.lab.networks.raw import Raw
+    from domainadaptor.lab.networks.loading import is_weights_file
+    from domainadaptor.lab.networks.weights import WeightsOptions
     from domainadaptor.lab.prediction import read_classes
 
     methods = method or ["source", "domainadaptor-t"]
@@ -105,15 +105,17 @@ def evaluate(
     workshop = Workshop(root, cache_folder() / "images" if cache else None, find_device(device))
     argument = named_run(network, cache_folder() / "runs")
     located = Located(
-        Path(argument).stem if is_file(argument) else argument,
+        Path(argument).stem if is_weights_file(argument) else argument,
         network,
-        Path(argument) if is_file(argument) else None,
+        Path(argument) if is_weights_file(argument) else None,
         weights,
-        raw=Raw(resize, size, mean, std, tuple(read_classes(classes)) if classes else (), str(classes or "")),
+        raw=WeightsOptions(
+            resize, size, mean, std, tuple(read_classes(classes)) if classes else (), str(classes or "")
+        ),
     )
-    if is_file(argument) or weights == "pretrained":
+    if is_weights_file(argument) or weights == "pretrained":
         located.raw.check_wanted(located.label)
-    if weights is None and not is_file(argument):
+    if weights is None and not is_weights_file(argument):
         raise BadOption(
             f"{network!r} is neither a checkpoint nor a run of `train` in {str(cache_folder() / 'runs')!r}; with which "
             "weights? say --weights FILE or --weights pretrained"

@@ -73,22 +73,22 @@ def predict(
     """Predict a folder of images with the network as it is and adapted, one row a file, in file order."""
     import domainadaptor
     from domainadaptor.lab.method_inputs import check_wants_source_images, options_from
-    from domainadaptor.lab.networks.loading import is_file, open_network
-    from domainadaptor.lab.networks.raw import Raw
+    from domainadaptor.lab.networks.loading import is_weights_file, load_network
+    from domainadaptor.lab.networks.weights import WeightsOptions
     from domainadaptor.lab.prediction import predict_folder, read_classes, write_csv
 
     if not output.absolute().parent.is_dir():
         raise BadFile(f"no folder for --output {str(output)!r}; make it first")
     if source_images is not None:
         check_wants_source_images(method, "--source-images")
-    if weights in (None, "none") and not is_file(network):
+    if weights in (None, "none") and not is_weights_file(network):
         raise BadOption(
             f"with which weights? say --weights FILE, or --weights pretrained for published ones that are on this "
             f"machine; or give a checkpoint that `domainadaptor train` wrote in place of {network!r}"
         )
     place = find_device(device)
-    opened = open_network(network, weights, read_classes(classes) if classes is not None else [], root)
-    opened = opened.at(size).prepared(Raw(resize, mean=mean, std=std))
+    opened = load_network(network, weights, read_classes(classes) if classes is not None else [], root)
+    opened = opened.at(size).prepared(WeightsOptions(resize, mean=mean, std=std))
     transform = opened.preprocessing.transform()
     own = {} if source_images is None else _images_before(method, source_images, images, transform, batch_size, seed)
     options = options_from(method, heads=opened.heads, preprocessing=opened.preprocessing, seed=seed, **own)

@@ -68,17 +68,17 @@ def stress(
     from domainadaptor.lab.data.registry import open_dataset
     from domainadaptor.lab.files import replacing
     from domainadaptor.lab.method_inputs import options_from
-    from domainadaptor.lab.networks.loading import is_file, open_network
+    from domainadaptor.lab.networks.loading import is_weights_file, load_network
     from domainadaptor.lab.stress.chart import draw
     from domainadaptor.lab.stress.gather import gather
     from domainadaptor.lab.stress.streams import KINDS
     from domainadaptor.lab.stress.stress_run import StressConfig, amount_of_work, run_stress
 
-    if weights in (None, "none") and not is_file(network):
+    if weights in (None, "none") and not is_weights_file(network):
         raise BadOption(f"with which weights? say --weights FILE or pretrained, or give a checkpoint for {network!r}")
     place = find_device(device)
     data = open_dataset(dataset, root, **parse_data_options(data_option))
-    opened = open_network(network, weights, root=root).at(size)
+    opened = load_network(network, weights, root=root).at(size)
     pool, probed, notes = gather(
         data, domain or next(iter(data.domains)), opened.classes, opened.preprocessing, probe=probe, seed=seed
     )

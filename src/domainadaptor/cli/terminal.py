@@ -27,7 +27,7 @@ from domainadaptor.errors import BadOption
 if TYPE_CHECKING:  # they take seconds to import
     import torch
 
-    from domainadaptor.lab.training.fit import Moment
+    from domainadaptor.lab.training.fit import TrainingProgress
 
 out = Console()
 err = Console(stderr=True)
@@ -181,7 +181,7 @@ class TrainingBar:
         self._what = what
         self._quiet = quiet
 
-    def moment(self, moment: "Moment") -> None:
+    def moment(self, moment: "TrainingProgress") -> None:
         """Show loss, accuracy and images per second."""
         text = (
             f"{self._what}: epoch {moment.epoch + 1}/{moment.epochs}, loss {moment.loss:.3f}, "

@@ -78,16 +78,16 @@ def train(
     """Train a network on several domains, leaving one out in turn; the same command again goes on where it stopped."""
     from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.data.registry import differs_from_published, open_dataset
-    from domainadaptor.lab.training.recipe import planned, start_file
-    from domainadaptor.lab.training.run import Place, Watcher
-    from domainadaptor.lab.training.run import train as run
-    from domainadaptor.lab.training.workers import is_first, joined_by_torchrun
+    from domainadaptor.lab.training.distributed import is_main_process, torchrun_group
+    from domainadaptor.lab.training.recipe import find_start_weights, make_recipe
+    from domainadaptor.lab.training.trainer import TrainingCallbacks, TrainingWorkspace
+    from domainadaptor.lab.training.trainer import train as run
 
     opened = open_dataset(dataset, root, **parse_data_options(data_option))
     if differs := differs_from_published(dataset, opened):
         err.print(f"note: {differs}", markup=False, highlight=False, soft_wrap=True)
     base = output or cache_folder()
-    recipe = planned(
+    recipe = make_recipe(
         opened,
         base / "runs",
         network=network,
@@ -112,18 +112,18 @@ def train(
     )
     records = []
     try:
-        with joined_by_torchrun(find_device(device)) as own:
+        with torchrun_group(find_device(device)) as own:
             images = cache_folder() / "images" if cache else None
-            place = Place(own, root, base / "runs", images, start_file(weights, base / "runs"))
+            place = TrainingWorkspace(own, root, base / "runs", images, find_start_weights(weights, base / "runs"))
             for sources, targets in _splits(opened, source or [], target or []):
                 without = f"without {', '.join(targets)}" if targets else f"on {', '.join(sources)}"
-                with training_bar(without, quiet=not is_first()) as bar:
-                    watcher = Watcher(bar.moment, bar.preparing)
+                with training_bar(without, quiet=not is_main_process()) as bar:
+                    watcher = TrainingCallbacks(bar.moment, bar.preparing)
                     record = run(replace(recipe, sources=sources), opened, targets, place, watcher, _command())
                 records.append(record)
-                if is_first() and not as_json:
+                if is_main_process() and not as_json:
                     _show(record)
-            if not is_first():
+            if not is_main_process():
                 return
     except KeyboardInterrupt:
         err.print("interrupted: the same command goes on after the last finished epoch", highlight=False)

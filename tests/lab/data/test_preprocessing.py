@@ -8,7 +8,7 @@ from timm.data import create_transform, resolve_data_config
 from torchvision.transforms.functional import to_tensor
 
 from domainadaptor.lab.data.preprocessing import Preprocessing, squashed
-from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.networks.zoo import find_network
 
 
 def picture(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -25,7 +25,7 @@ NETWORKS = ["resnet18", "resnet20", "tf_efficientnet_lite0", "timm:tf_efficientn
 @pytest.mark.parametrize("size", SHAPES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_fitting_then_normalizing_is_the_whole(name, size):
-    plan = blueprint(name).preprocessing
+    plan = find_network(name).preprocessing
     image = picture(*size)
     fitted = plan.fit(image)
     assert fitted.size == (plan.size, plan.size)
@@ -37,7 +37,7 @@ def test_fitting_then_normalizing_is_the_whole(name, size):
 def test_torchvision_networks_see_what_torchvision_shows_them(name, size):
     published = torchvision.models.get_model_weights(name).DEFAULT.transforms()
     image = picture(*size)
-    assert torch.equal(blueprint(f"torchvision:{name}").preprocessing.transform()(image), published(image))
+    assert torch.equal(find_network(f"torchvision:{name}").preprocessing.transform()(image), published(image))
 
 
 @pytest.mark.parametrize("size", SHAPES)
@@ -49,7 +49,7 @@ def test_timm_networks_see_what_timm_shows_them(name, size):
     config = resolve_data_config(pretrained_cfg=timm.get_pretrained_cfg(name).to_dict())
     published = create_transform(**config)
     image = picture(*size)
-    assert torch.equal(blueprint(f"timm:{name}").preprocessing.transform()(image), published(image))
+    assert torch.equal(find_network(f"timm:{name}").preprocessing.transform()(image), published(image))
 
 
 def test_normalizing_keeps_precision_and_place():

@@ -8,7 +8,7 @@ from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.evaluation.evaluate import SegmentLoader, evaluate
 from domainadaptor.lab.evaluation.protocols import ImageRef, Segment
-from domainadaptor.lab.networks.loading import open_network
+from domainadaptor.lab.networks.loading import load_network
 from tests.lab.experiments.pictures import make_checkpoint, make_pictures
 
 SegmentLoader.__test__ = False
@@ -18,7 +18,7 @@ SegmentLoader.__test__ = False
 def setting(tmp_path_factory):
     base = tmp_path_factory.mktemp("evaluate")
     root = make_pictures(base / "pictures")
-    opened = open_network(str(make_checkpoint(base / "c.safetensors")), None)
+    opened = load_network(str(make_checkpoint(base / "c.safetensors")), None)
     dataset = open_dataset("folders", root)
     pictures = {name: DomainImages(domain, opened.preprocessing) for name, domain in dataset.domains.items()}
     return opened, dataset, SegmentLoader(pictures, opened.preprocessing, torch.device("cpu"))

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from domainadaptor.lab.data.preprocessing import squashed
-from domainadaptor.lab.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
+from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, make_network, save_checkpoint
 from tests.conftest import stir
 
 CLASSES = ("cat", "dog", "owl")
@@ -34,6 +34,8 @@ def make_checkpoint(
     """A network with random weights and norms as after training."""
     torch.manual_seed(0)
     network = stir(make_network("resnet20", 3, head_bias=True, norm="batch"))
-    card = Card("cifar:resnet20", CLASSES, squashed(12), dataset=dataset, sources=sources, recipe=recipe or {})
+    card = CheckpointCard(
+        "cifar:resnet20", CLASSES, squashed(12), dataset=dataset, sources=sources, recipe=recipe or {}
+    )
     save_checkpoint(path, Checkpoint(card, network.state_dict()))
     return path

@@ -13,8 +13,8 @@ from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.preprocessing import squashed
 from domainadaptor.lab.networks import checkpoint as module
 from domainadaptor.lab.networks.checkpoint import (
-    Card,
     Checkpoint,
+    CheckpointCard,
     is_checkpoint,
     load_checkpoint,
     make_network,
@@ -27,8 +27,8 @@ from tests.conftest import batch, stir
 CLASSES = ("dog", "elephant", "giraffe")
 
 
-def card(**changes) -> Card:
-    whole = Card(
+def card(**changes) -> CheckpointCard:
+    whole = CheckpointCard(
         "cifar:resnet20", CLASSES, squashed(32), False, "batch", 0, "pacs", "seeded", ("photo", "art_painting"), 3,
         {"lr": 1e-3, "sources": ("photo", "art_painting"), "options": {"tasks": ("rotation",)}},
         {"accuracy": 93.1, "domains": {"photo": 96.0}}, ("rotation",), "for research only",
@@ -189,7 +189,7 @@ def test_an_edited_card_is_noticed(path, edit):
 
 def test_other_classes_than_the_weights_have_are_noticed(path):
     edited(path, with_entry(classes=["dog", "cat"]))
-    with pytest.raises(BadFile, match=r"lists 2 classes \(dog, cat\), but its weights predict 3; .*train again"):
+    with pytest.raises(BadFile, match=r"lists 2 classes \(dog, cat\), but the weights predict 3; .*train again"):
         load_checkpoint(path).build(path)
 
 

@@ -4,7 +4,7 @@ from torch import nn
 
 from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.lab.networks.heads import features_of, find_head, head_width, remove_head_bias
-from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.networks.zoo import find_network
 from tests.conftest import GoldenNet, batch
 
 
@@ -24,7 +24,7 @@ from tests.conftest import GoldenNet, batch
 )
 def test_heads_are_found(name, classes, head, width):
     with torch.device("meta"):
-        network = blueprint(name).make(classes)
+        network = find_network(name).make(classes)
     assert find_head(network, classes) == head
     assert head_width(network, head) == width
     remove_head_bias(network, classes)
@@ -41,7 +41,7 @@ def test_no_head_is_refused_with_what_is_expected():
 
 @pytest.mark.parametrize("name", ["resnet20", "timm:resnetv2_18"])
 def test_the_head_of_the_features_makes_the_logits(name):
-    network, x = blueprint(name).build(7), batch(2, 3, 32, 32)
+    network, x = find_network(name).build(7), batch(2, 3, 32, 32)
     layer = network.get_submodule(head := find_head(network, 7))
     with features_of(network, head) as features:
         logits = network(x)

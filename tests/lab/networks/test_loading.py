@@ -6,15 +6,15 @@ from safetensors.torch import save_file
 
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.preprocessing import squashed
-from domainadaptor.lab.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
-from domainadaptor.lab.networks.loading import open_network
+from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, make_network, save_checkpoint
+from domainadaptor.lab.networks.loading import load_network
 from domainadaptor.lab.networks.pretrained import imagenet_classes
-from domainadaptor.lab.networks.raw import Raw
-from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.networks.weights import WeightsOptions
+from domainadaptor.lab.networks.zoo import find_network
 from tests.conftest import batch, stir
 
 NAME = "timm:test_resnet"
-CARD = Card("cifar:resnet20", ("cat", "dog"), squashed(48), head_bias=False, note="for research only")
+CARD = CheckpointCard("cifar:resnet20", ("cat", "dog"), squashed(48), head_bias=False, note="for research only")
 
 
 @pytest.fixture
@@ -29,30 +29,30 @@ def checkpoint(tmp_path):
 
 def test_a_checkpoint_needs_nothing_else(checkpoint):
     path, network = checkpoint()
-    opened = open_network(path, None)
+    opened = load_network(path, None)
     assert (opened.name, opened.classes, opened.preprocessing) == (CARD.network, CARD.classes, CARD.preprocessing)
     assert opened.notes == ("for research only",)
     assert torch.equal(opened.network(batch(2, 3, 48, 48)), network(batch(2, 3, 48, 48)))
     with pytest.raises(BadOption, match="c.safetensors is a checkpoint.*leave out --weights"):
-        open_network(path, "w.pt")
+        load_network(path, "w.pt")
     with pytest.raises(BadOption, match="leave out --classes"):
-        open_network(path, None, ["cat", "dog"])
+        load_network(path, None, ["cat", "dog"])
     with pytest.raises(BadOption, match="is a checkpoint.*in place of the network's name, without --weights"):
-        open_network("resnet20", path)
+        load_network("resnet20", path)
 
 
 def test_another_size_is_noticed_where_the_trained_one_is_known(checkpoint, tmp_path):
-    opened = open_network(checkpoint()[0], None)
+    opened = load_network(checkpoint()[0], None)
     assert opened.at(None) is opened.at(48) is opened
     small = opened.at(32)
     assert small.preprocessing == squashed(32)
     assert small.notes[-1] == "these weights were trained on images of side 48; --size 32 gives others"
-    assert open_network(NAME, None).at(32).notes == ()
+    assert load_network(NAME, None).at(32).notes == ()
 
 
 def test_preprocessing_that_is_not_the_networks_usual_is_noticed(checkpoint):
     other = replace(CARD, preprocessing=squashed(48, (0.5, 0.5, 0.5)), note="")
-    opened = open_network(checkpoint(other)[0], None)
+    opened = load_network(checkpoint(other)[0], None)
     assert opened.preprocessing.mean == (0.5, 0.5, 0.5)
     assert "mean 0.5 0.5 0.5" in opened.notes[0]
     assert "mean 0.485 0.456 0.406" in opened.notes[0]
@@ -60,47 +60,49 @@ def test_preprocessing_that_is_not_the_networks_usual_is_noticed(checkpoint):
 
 def test_weights_say_how_many_classes_there_are(tmp_path):
     path = tmp_path / "w.safetensors"
-    save_file(blueprint(NAME).build(5).state_dict(), path)
-    opened = open_network(NAME, str(path))
+    save_file(find_network(NAME).build(5).state_dict(), path)
+    opened = load_network(NAME, str(path))
     assert opened.classes == ("0", "1", "2", "3", "4")
     assert opened.network(batch(1, 3, 32, 32)).shape == (1, 5)
     with pytest.raises(BadFile, match="predicts 5 classes, but 2 class names were given"):
-        open_network(NAME, str(path), ["cat", "dog"])
+        load_network(NAME, str(path), ["cat", "dog"])
 
 
 def test_a_thousand_outputs_of_an_imagenet_network_have_its_names(tmp_path):
     path = tmp_path / "w.pth"
-    torch.save({f"module.{k}": t for k, t in blueprint(NAME).build(1000).state_dict().items()}, path)
-    opened = open_network(NAME, str(path))
+    torch.save({f"module.{k}": t for k, t in find_network(NAME).build(1000).state_dict().items()}, path)
+    opened = load_network(NAME, str(path))
     assert opened.classes == imagenet_classes()
     assert opened.notes == ("w.pth has 1000 outputs, taken for the classes of ImageNet; --classes names others",)
     mine = [f"kind {k}" for k in range(1000)]
-    opened = open_network(NAME, str(path), mine)
+    opened = load_network(NAME, str(path), mine)
     assert opened.classes == tuple(mine)
     assert not opened.notes
     cifar = tmp_path / "cifar.pth"
-    torch.save(blueprint("resnet20").build(1000).state_dict(), cifar)
-    assert open_network("resnet20", str(cifar)).classes[0] == "0"  # not a network of ImageNet
+    torch.save(find_network("resnet20").build(1000).state_dict(), cifar)
+    assert load_network("resnet20", str(cifar)).classes[0] == "0"  # not a network of ImageNet
 
 
 def test_raw_weights_are_given_what_is_said_and_a_note_says_it(tmp_path):
     path = tmp_path / "w.safetensors"
-    save_file(blueprint("resnet20").build(3).state_dict(), path)
-    opened = open_network("resnet20", str(path))
-    usual = opened.prepared(Raw())
+    save_file(find_network("resnet20").build(3).state_dict(), path)
+    opened = load_network("resnet20", str(path))
+    usual = opened.prepared(WeightsOptions())
     assert usual.preprocessing == opened.preprocessing
     assert usual.preprocessing.sentence() in usual.notes[-1]
-    said = opened.prepared(Raw("squash", 40, (0.4914, 0.4822, 0.4465), (0.2, 0.2, 0.2)))
+    said = opened.prepared(WeightsOptions("squash", 40, (0.4914, 0.4822, 0.4465), (0.2, 0.2, 0.2)))
     assert said.preprocessing == squashed(40, (0.4914, 0.4822, 0.4465), (0.2, 0.2, 0.2))
     assert "both sides to 40" in said.notes[-1]
-    assert opened.prepared(Raw("crop", 64)).preprocessing == replace(opened.preprocessing.at(64), squash=False)
+    assert opened.prepared(WeightsOptions("crop", 64)).preprocessing == replace(
+        opened.preprocessing.at(64), squash=False
+    )
 
 
 def test_outputs_are_put_into_the_order_of_the_classes(tmp_path):
     path = tmp_path / "w.safetensors"
-    trained = stir(blueprint("resnet20").build(3, seed=1))
+    trained = stir(find_network("resnet20").build(3, seed=1))
     save_file(trained.state_dict(), path)
-    opened = open_network("resnet20", str(path), ["Alarm Clock", "owl", "cat"])
+    opened = load_network("resnet20", str(path), ["Alarm Clock", "owl", "cat"])
     ordered = opened.in_order(["alarm_clock", "cat", "owl"])
     assert ordered.classes == ("alarm_clock", "cat", "owl")
     x = batch(2, 3, 32, 32)
@@ -109,21 +111,25 @@ def test_outputs_are_put_into_the_order_of_the_classes(tmp_path):
 
 
 def test_what_weights_know_themselves_is_not_said(checkpoint):
-    opened = open_network(checkpoint()[0], None)
-    assert opened.prepared(Raw()) is opened
-    for said, flag in ((Raw(size=32), "--size"), (Raw("squash"), "--resize"), (Raw(std=(1, 1, 1)), "--std")):
+    opened = load_network(checkpoint()[0], None)
+    assert opened.prepared(WeightsOptions()) is opened
+    for said, flag in (
+        (WeightsOptions(size=32), "--size"),
+        (WeightsOptions("squash"), "--resize"),
+        (WeightsOptions(std=(1, 1, 1)), "--std"),
+    ):
         with pytest.raises(BadOption, match=f"has its own preprocessing and classes: leave out {flag}"):
             opened.prepared(said)
     for wrong in ({"resize": "stretch"}, {"std": (0, 1, 1)}, {"mean": (0.5, 0.5)}, {"size": 0}):
         with pytest.raises(BadOption):
-            Raw(**wrong)
+            WeightsOptions(**wrong)
 
 
 def test_random_weights_are_called_so():
-    opened = open_network("resnet20", "none", seed=3)
+    opened = load_network("resnet20", "none", seed=3)
     assert opened.random
     assert len(opened.classes) == 10
-    expected = blueprint("resnet20").build(10, seed=3)
+    expected = find_network("resnet20").build(10, seed=3)
     assert torch.equal(opened.network.conv1.weight, expected.conv1.weight)
 
 
@@ -137,11 +143,11 @@ def test_random_weights_are_called_so():
 )
 def test_other_words_are_explained(network, error, hint):
     with pytest.raises(error, match=hint):
-        open_network(network, None)
+        load_network(network, None)
 
 
 def test_a_published_network_has_the_names_of_its_classes(data_root):
-    opened = open_network("resnet20", "pretrained", root=data_root)
+    opened = load_network("resnet20", "pretrained", root=data_root)
     assert opened.classes[3] == "cat"
     assert opened.trained_at == 32
     assert not opened.random

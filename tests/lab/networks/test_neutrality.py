@@ -2,14 +2,14 @@ import pytest
 import torch
 
 from domainadaptor.lab.networks import neutrality as probing
-from domainadaptor.lab.networks.neutrality import probe, stir_norms
+from domainadaptor.lab.networks.neutrality import check_neutrality, randomize_norms
 from tests.conftest import GoldenNet, batch
 
 
 def test_a_good_network_is_neutral():
     net = GoldenNet().eval()
-    stir_norms(net, seed=0)
-    found = probe(net, batch(4, 3, 12, 12))
+    randomize_norms(net, seed=0)
+    found = check_neutrality(net, batch(4, 3, 12, 12))
     assert found.neutral
     assert found.same_bits
     assert found.step_change > 0
@@ -20,7 +20,7 @@ def test_a_good_network_is_neutral():
 def test_a_wrapper_that_changes_answers_is_caught(monkeypatch, fold):
     """The probe can fail: a normalization that is off by one percent."""
     net = GoldenNet().eval()
-    stir_norms(net, seed=0)
+    randomize_norms(net, seed=0)
     real = probing.adapt
 
     def off(network, method, **options):
@@ -30,4 +30,4 @@ def test_a_wrapper_that_changes_answers_is_caught(monkeypatch, fold):
         return adaptor
 
     monkeypatch.setattr(probing, "adapt", off)
-    assert not probe(net, batch(4, 3, 12, 12)).neutral
+    assert not check_neutrality(net, batch(4, 3, 12, 12)).neutral

@@ -5,7 +5,12 @@ import torch
 from torch import nn
 
 from domainadaptor.errors import BadBatch
-from domainadaptor.lab.networks.statistics import StatisticsVariance, norm_layers, reestimate, untracked
+from domainadaptor.lab.networks.statistics import (
+    StatisticsVariance,
+    frozen_statistics,
+    norm_layers,
+    reestimate_statistics,
+)
 from domainadaptor.norms.instance_aware import make_instance_aware
 from tests.conftest import GoldenNet, batch, stir
 
@@ -50,7 +55,7 @@ def test_reestimated_statistics_are_the_mean_over_batches(network):
     seen = [{name: literal_statistics(x) for name, x in inputs_of(probe, images).items()} for images in batches(3)]
     network.train()
     network.bn3.eval()  # a layer in another mode than the network's
-    reestimate(network, iter(batches(3)), network)
+    reestimate_statistics(network, iter(batches(3)), network)
     for name, layer in norm_layers(network).items():
         expected = sum(entry[name] for entry in seen) / 3
         torch.testing.assert_close(torch.stack([layer.running_mean, layer.running_var]), expected, atol=1e-9, rtol=1e-9)
@@ -62,14 +67,14 @@ def test_reestimated_statistics_are_the_mean_over_batches(network):
 def test_no_batches_are_refused_and_the_statistics_stay(network):
     held = network.bn1.running_mean.clone()
     with pytest.raises(BadBatch, match="got none"):
-        reestimate(network, [], network)
+        reestimate_statistics(network, [], network)
     assert torch.equal(network.bn1.running_mean, held)
 
 
 def test_momenta_come_back_after_an_error():
     network = GoldenNet()
     with pytest.raises(RuntimeError):
-        reestimate(network, [torch.zeros(2, 5, 8, 8)], network)
+        reestimate_statistics(network, [torch.zeros(2, 5, 8, 8)], network)
     assert network.bn1.momentum == 0.1
 
 
@@ -78,8 +83,8 @@ def test_untracked_passes_leave_the_buffers_alone_but_normalize_by_the_batch(net
     images = batches(1)[0]
     held = {name: buffer.clone() for name, buffer in network.named_buffers()}
     network.train()
-    with untracked(network):
-        with untracked(network):
+    with frozen_statistics(network):
+        with frozen_statistics(network):
             logits = network(images)
         assert torch.equal(network(images), logits)
     assert torch.equal(logits, tracked(images))

@@ -16,9 +16,9 @@ from torch import nn
 
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.networks.heads import remove_head_bias
-from domainadaptor.lab.networks.loading import open_network
-from domainadaptor.lab.networks.weights import classes_in, fit_weights, read_weights
-from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.networks.loading import load_network
+from domainadaptor.lab.networks.weights import count_classes, load_weights, read_weights
+from domainadaptor.lab.networks.zoo import find_network
 from tests.conftest import GoldenNet, batch, stir
 
 
@@ -82,7 +82,7 @@ def test_files_that_people_have(way, trained, tmp_path):
     path = tmp_path / name
     save(held(trained), path)
     network = fresh()
-    fit_weights(network, read_weights(path), path)
+    load_weights(network, read_weights(path), path)
     assert same(trained, network)
 
 
@@ -90,7 +90,7 @@ def test_float16_is_cast(trained, tmp_path):
     path = tmp_path / "w.safetensors"
     save_file({k: v.half() if v.is_floating_point() else v for k, v in trained.state_dict().items()}, path)
     network = fresh()
-    fit_weights(network, read_weights(path), path)
+    load_weights(network, read_weights(path), path)
     assert network.c1.weight.dtype == torch.float32
     torch.testing.assert_close(network.c1.weight, trained.c1.weight, atol=1e-3, rtol=1e-3)
 
@@ -186,15 +186,15 @@ def test_wrong_keys_are_explained_with_both_lists_and_nothing_is_loaded(trained,
     network = fresh()
     before = {k: v.clone() for k, v in network.state_dict().items()}
     with pytest.raises(BadFile, match=r"1 tensors missing \(fc.bias\), 1 not expected \(extra.weight\)"):
-        fit_weights(network, weights, Path("w.pt"))
+        load_weights(network, weights, Path("w.pt"))
     assert all(torch.equal(before[k], v) for k, v in network.state_dict().items())
 
 
 def test_a_head_under_another_name_says_how_many_classes_there_are(tmp_path):
-    trained = stir(blueprint("resnet20").build(7, seed=1))
+    trained = stir(find_network("resnet20").build(7, seed=1))
     path = tmp_path / "w.th"
     torch.save({key.replace("linear.", "fc."): tensor for key, tensor in trained.state_dict().items()}, path)
-    opened = open_network("resnet20", str(path))
+    opened = load_network("resnet20", str(path))
     assert len(opened.classes) == 7
     x = batch(2, 3, 32, 32)
     assert torch.equal(opened.network(x), trained(x))
@@ -204,19 +204,19 @@ def test_wrong_class_counts_are_explained_with_the_names():
     network = torchvision.models.resnet18(num_classes=3)
     weights = torchvision.models.resnet18(num_classes=5).state_dict()
     with pytest.raises(BadFile, match=r"predicts 5 classes, but 3 class names were given \(cat, dog, bird\)"):
-        fit_weights(network, weights, Path("w.pt"), ["cat", "dog", "bird"])
-    assert classes_in(weights, network, ("fc.weight", "fc.bias")) == 5
+        load_weights(network, weights, Path("w.pt"), ["cat", "dog", "bird"])
+    assert count_classes(weights, network, ("fc.weight", "fc.bias")) == 5
 
 
 def test_tensors_of_odd_kinds_are_refused(trained):
     for odd in (torch.zeros(8, 3, 3, 3, device="meta"), torch.zeros(8, 3, 3, 3).to_sparse()):
         with pytest.raises(BadFile, match=r"ordinary tensors.*c1\.weight"):
-            fit_weights(fresh(), {**trained.state_dict(), "c1.weight": odd}, Path("w.pt"))
+            load_weights(fresh(), {**trained.state_dict(), "c1.weight": odd}, Path("w.pt"))
 
 
 def test_other_shapes_are_explained():
     with pytest.raises(BadFile, match=r"c1.weight: \(8, 3, 5, 5\) in the file, \(8, 3, 3, 3\) in the network"):
-        fit_weights(fresh(), {**fresh().state_dict(), "c1.weight": torch.zeros(8, 3, 5, 5)}, Path("w.pt"))
+        load_weights(fresh(), {**fresh().state_dict(), "c1.weight": torch.zeros(8, 3, 5, 5)}, Path("w.pt"))
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_impossible_values_are_refused(trained, name, value, hint):
     weights = {k: v.clone() for k, v in trained.state_dict().items()}
     weights[name].view(-1)[0] = value
     with pytest.raises(BadFile, match=hint):
-        fit_weights(fresh(), weights, Path("w.pt"))
+        load_weights(fresh(), weights, Path("w.pt"))
 
 
 @pytest.mark.parametrize("name", ["mnasnet0_5", "googlenet", "densenet121"])
@@ -236,7 +236,7 @@ def test_torchvision_files_load_as_they_are(name, tmp_path):
     stir(theirs)
     names = {key: re.sub(r"(denselayer\d+\.(?:norm|conv))([12])\.", r"\1.\2.", key) for key in theirs.state_dict()}
     torch.save({names[key]: tensor for key, tensor in theirs.state_dict().items()}, tmp_path / "w.pth")
-    opened = open_network(name, str(tmp_path / "w.pth"))
+    opened = load_network(name, str(tmp_path / "w.pth"))
     x = batch(2, 3, 64, 64)
     with torch.no_grad():
         assert torch.equal(opened.network(x), theirs(x))
@@ -247,16 +247,16 @@ def test_preprocessing_follows_the_published_file(tmp_path):
     state = torchvision.models.resnet50(num_classes=3).state_dict()
     for file, resize in (("resnet50-0676ba61.pth", 256), ("resnet50-11ad3fa6.pth", 232), ("mine.pth", 232)):
         torch.save(state, tmp_path / file)
-        assert open_network("resnet50", str(tmp_path / file)).preprocessing.resize == resize
+        assert load_network("resnet50", str(tmp_path / file)).preprocessing.resize == resize
 
 
 def test_a_head_without_bias_is_taken_for_one(tmp_path):
     """As DomainAdaptor's authors save their networks."""
-    trained = stir(blueprint("resnet20").build(7, seed=1))
+    trained = stir(find_network("resnet20").build(7, seed=1))
     remove_head_bias(trained, 7)
     path = tmp_path / "best.pth"
     torch.save({"model": prefixed(trained.state_dict(), "backbone."), "opt": {"param_groups": []}}, path)
-    opened = open_network("resnet20", str(path))
+    opened = load_network("resnet20", str(path))
     assert opened.notes == ("best.pth has a head without bias",)
     x = batch(2, 3, 32, 32)
     assert torch.equal(opened.network(x), trained(x))

@@ -3,7 +3,7 @@ import torch
 from PIL import Image
 
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.networks.zoo import find_network
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from domainadaptor.lab.networks.zoo import blueprint
     ],
 )
 def test_names_and_their_preprocessing(name, full, size, mean):
-    plan = blueprint(name)
+    plan = find_network(name)
     assert plan.name == full
     assert plan.preprocessing.size == size
     assert plan.preprocessing.mean[0] == mean
@@ -29,27 +29,27 @@ def test_names_and_their_preprocessing(name, full, size, mean):
 
 def test_building_is_repeatable_and_leaves_the_global_generator_alone():
     state = torch.get_rng_state()
-    one, other = (blueprint("timm:mobilenetv3_small_050").build(7, seed=3) for _ in range(2))
+    one, other = (find_network("timm:mobilenetv3_small_050").build(7, seed=3) for _ in range(2))
     assert torch.equal(state, torch.get_rng_state())
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
     assert one(torch.zeros(2, 3, 64, 64)).shape == (2, 7)
 
 
 def test_a_long_thin_image_is_refused_before_it_fills_the_memory():
-    transform = blueprint("resnet18").preprocessing.transform()
+    transform = find_network("resnet18").preprocessing.transform()
     with pytest.raises(BadFile, match="too long and thin"):
         transform(Image.new("RGB", (1, 60_000)))
     assert transform(Image.new("RGB", (10, 400))).shape == (3, 224, 224)
 
 
 def test_squashed_images_lose_no_part():
-    plan = blueprint("timm:tf_efficientnetv2_b3").preprocessing
+    plan = find_network("timm:tf_efficientnetv2_b3").preprocessing
     assert plan.squash
     assert plan.transform()(Image.new("RGB", (100, 900))).shape == (3, plan.size, plan.size)
 
 
 def test_another_size_keeps_the_share_of_the_image():
-    small = blueprint("resnet18").preprocessing.at(64)
+    small = find_network("resnet18").preprocessing.at(64)
     assert (small.size, small.resize) == (64, 73)
 
 
@@ -66,7 +66,7 @@ def test_another_size_keeps_the_share_of_the_image():
 )
 def test_unknown_names_are_answered(name, hint):
     with pytest.raises(BadOption, match=hint):
-        blueprint(name)
+        find_network(name)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_unknown_names_are_answered(name, hint):
     ],
 )
 def test_the_tensors_that_depend_on_the_classes_are_known(name, head):
-    assert blueprint(name).head_tensors() == head
+    assert find_network(name).head_tensors() == head
 
 
 def test_a_network_that_is_published_without_a_head_gets_one():
-    plan = blueprint("timm:vit_tiny_patch16_224")
+    plan = find_network("timm:vit_tiny_patch16_224")
     assert plan.classes == 1000
-    assert blueprint("timm:vit_small_patch14_dinov2").classes == 1000
+    assert find_network("timm:vit_small_patch14_dinov2").classes == 1000

@@ -19,8 +19,8 @@ from domainadaptor.lab.data.loaders import ordered_batches
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.networks.checkpoint import Checkpoint, load_checkpoint
 from domainadaptor.lab.networks.heads import features_of, find_head, head_width
-from domainadaptor.lab.training.recipe import Recipe
-from domainadaptor.lab.training.run import Place, Watcher, train
+from domainadaptor.lab.training.recipe import TrainingRecipe
+from domainadaptor.lab.training.trainer import TrainingCallbacks, TrainingWorkspace, train
 from domainadaptor.tasks import make_task
 
 SOURCES = ("chalk", "pen", "neon")
@@ -82,9 +82,9 @@ STATED = {
 def trained(stated: Stated, folder: Path, seed: int = 0) -> dict[str, Any]:
     """The record of the run."""
     dataset = open_dataset("digits")
-    recipe = Recipe("digits", SOURCES, dataset.fingerprint(), seed=seed, **{**COMMON, **stated.recipe})
-    place = Place(torch.device("cpu"), None, folder / "runs", folder / "images")
-    return train(recipe, dataset, [], place, Watcher(lambda moment: None, lambda *progress: None), "")
+    recipe = TrainingRecipe("digits", SOURCES, dataset.fingerprint(), seed=seed, **{**COMMON, **stated.recipe})
+    place = TrainingWorkspace(torch.device("cpu"), None, folder / "runs", folder / "images")
+    return train(recipe, dataset, [], place, TrainingCallbacks(lambda moment: None, lambda *progress: None), "")
 
 
 def validation(saved: Checkpoint) -> Iterator[tuple[str, Tensor, Tensor]]:

@@ -14,8 +14,8 @@ from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.loaders import TrainingBatches, ordered_batches
 from domainadaptor.lab.data.preprocessing import squashed
 from domainadaptor.lab.training.algorithms.mvrml import MVRML
-from domainadaptor.lab.training.fit import Diverged, Plan, fit, validate
-from domainadaptor.lab.training.recipe import Recipe
+from domainadaptor.lab.training.fit import Diverged, TrainingSchedule, fit, validate
+from domainadaptor.lab.training.recipe import TrainingRecipe
 from domainadaptor.lab.training.selection import make_selection
 
 
@@ -61,7 +61,7 @@ class Stop(BaseException):
 
 def run(folder, algorithm="erm", select="best", epochs=3, stop_at=None, lr=0.05, batch_size=12, **options):
     torch.manual_seed(0)
-    recipe = Recipe("stripes", ("a", "b"), algorithm=algorithm, options=options, select=select, lr=lr)
+    recipe = TrainingRecipe("stripes", ("a", "b"), algorithm=algorithm, options=options, select=select, lr=lr)
     made = recipe.make(Small(), 3)
     pictures = [DomainImages(domain("a", 0), squashed(10)), DomainImages(domain("b", 1), squashed(10))]
     training = TrainingBatches(pictures, squashed(10), batch_size, 0, made.rounds)
@@ -76,8 +76,8 @@ def run(folder, algorithm="erm", select="best", epochs=3, stop_at=None, lr=0.05,
             raise Stop
 
     outcome = fit(
-        made, training, validation, make_selection(select), Plan(epochs, lr), seed=0, device=torch.device("cpu"),
-        folder=folder, progress=progress,
+        made, training, validation, make_selection(select), TrainingSchedule(epochs, lr), seed=0,
+        device=torch.device("cpu"), folder=folder, progress=progress,
     )  # fmt: skip
     return made, outcome, validation
 
@@ -126,14 +126,14 @@ def test_a_loss_that_is_not_finite_is_explained(tmp_path):
 
 
 def test_the_rates_of_a_plan():
-    plan = Plan(30, 1e-3)
+    plan = TrainingSchedule(30, 1e-3)
     assert [plan.lr_at(epoch) for epoch in (0, 23.9, 24, 29)] == pytest.approx([1e-3, 1e-3, 1e-4, 1e-4])
-    cosine = Plan(10, 2.0, "cosine", warmup=2)
+    cosine = TrainingSchedule(10, 2.0, "cosine", warmup=2)
     assert cosine.lr_at(1) == pytest.approx(1.0, rel=0.01)
     assert cosine.lr_at(2) == pytest.approx(2.0)
     assert cosine.lr_at(6) == pytest.approx(1.0)
     assert cosine.lr_at(10) == pytest.approx(0.0, abs=1e-12)
-    assert math.isfinite(Plan(1, 1.0, "cosine", warmup=1).lr_at(0.999))
+    assert math.isfinite(TrainingSchedule(1, 1.0, "cosine", warmup=1).lr_at(0.999))
 
 
 def test_validation_counts_all_images_alike():
@@ -166,9 +166,9 @@ def test_stopped_after_the_last_epoch_it_still_ends(tmp_path, select):
 
 def test_weights_that_no_batch_passed_through_get_statistics_before_every_check(tmp_path, monkeypatch):
     asked = []
-    was = MVRML.before_check
+    was = MVRML.before_validation
     monkeypatch.setattr(
-        MVRML, "before_check", lambda self, rounds, steps: (asked.append(steps), was(self, rounds, steps))
+        MVRML, "before_validation", lambda self, rounds, steps: (asked.append(steps), was(self, rounds, steps))
     )
     run(tmp_path, "mvrml", "swad", epochs=2, trajectories=2, length=1)
     assert asked == [2] * 8  # four checks in each epoch of four steps, two rounds a step

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from domainadaptor.errors import BadOption
-from domainadaptor.lab.training.recipe import Recipe
+from domainadaptor.lab.training.recipe import TrainingRecipe
 from tests.conftest import GoldenNet
 
-BASE = Recipe("pacs", ("photo", "sketch"))
+BASE = TrainingRecipe("pacs", ("photo", "sketch"))
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ def test_mistakes_are_explained(change, hint):
 
 def test_a_plan_is_the_recipe_of_the_command(tmp_path):
     from domainadaptor.lab.data.registry import open_dataset
-    from domainadaptor.lab.training.recipe import planned
+    from domainadaptor.lab.training.recipe import make_recipe
     from tests.lab.experiments.pictures import make_pictures
 
     dataset = open_dataset("folders", make_pictures(tmp_path / "pictures"))
-    whole = planned(dataset, tmp_path, network="resnet20", size=12, head_lr=2, lr=1, task=["rotation"])
-    typed = planned(dataset, tmp_path, network="cifar:resnet20", size=12, head_lr=2.0, lr=1.0, task=("rotation",))
+    whole = make_recipe(dataset, tmp_path, network="resnet20", size=12, head_lr=2, lr=1, task=["rotation"])
+    typed = make_recipe(dataset, tmp_path, network="cifar:resnet20", size=12, head_lr=2.0, lr=1.0, task=("rotation",))
     assert whole.id() == typed.id()
     assert whole.options == {"tasks": ("rotation",)}
     with pytest.raises(BadOption, match="said twice: --task jigsaw, and --option tasks=rotation"):
-        planned(dataset, tmp_path, task=["jigsaw"], option={"tasks": "rotation"})
+        make_recipe(dataset, tmp_path, task=["jigsaw"], option={"tasks": "rotation"})
     with pytest.raises(BadOption, match="epochs"):
-        planned(dataset, tmp_path, epoch=3)
+        make_recipe(dataset, tmp_path, epoch=3)

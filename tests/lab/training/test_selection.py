@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from domainadaptor.errors import BadOption
-from domainadaptor.lab.training.selection import Best, Check, Last, Swad, make_selection
+from domainadaptor.lab.training.selection import SWAD, BestWeights, LastWeights, ValidationScore, make_selection
 
 
 class OneNumber(nn.Module):
@@ -49,7 +49,7 @@ def feed(selection, losses, weights, module):
             module.set(value)
             selection.after_step(module)
             step += 1
-        selection.after_check(module, Check(step, 0.0, loss))
+        selection.after_check(module, ValidationScore(step, 0.0, loss))
 
 
 @pytest.mark.parametrize("rule", [(3, 6, 0.3), (1, 1, 0.0), (5, 2, 0.1), (3, 1, 0.1)])
@@ -94,19 +94,19 @@ def test_going_on_ends_with_the_same_weights(name, cut):
 
 def test_what_is_kept_is_not_what_is_trained_on():
     module = OneNumber()
-    for selection in (Best(), Last(), Swad()):
+    for selection in (BestWeights(), LastWeights(), SWAD()):
         module.set(1.0)
         selection.after_step(module)
-        selection.after_check(module, Check(1, 50.0, 1.0))
+        selection.after_check(module, ValidationScore(1, 50.0, 1.0))
         module.set(2.0)
         assert float(selection.chosen()[0]["weight"]) == 1.0
 
 
 def test_best_is_the_earliest_of_equals():
-    selection, module = Best(), OneNumber()
+    selection, module = BestWeights(), OneNumber()
     for value, accuracy in [(1.0, 50.0), (2.0, 70.0), (3.0, 70.0), (4.0, 60.0)]:
         module.set(value)
-        selection.after_check(module, Check(int(value), accuracy, 1.0))
+        selection.after_check(module, ValidationScore(int(value), accuracy, 1.0))
     state, why = selection.chosen()
     assert float(state["weight"]) == 2.0
     assert "70.00 % after step 2" in why
@@ -115,7 +115,7 @@ def test_best_is_the_earliest_of_equals():
 def test_statistics_of_a_mean_are_estimated_anew():
     net = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False), nn.BatchNorm2d(4))
     images = [torch.randn(5, 3, 4, 4) + at for at in range(3)]
-    Swad().finish(net, iter(images), net)
+    SWAD().finish(net, iter(images), net)
     with torch.no_grad():
         means = [net[0](x).mean((0, 2, 3)) for x in images]
     torch.testing.assert_close(net[1].running_mean, sum(means) / 3)

@@ -13,7 +13,7 @@ import domainadaptor
 from domainadaptor.lab.bench.growth import too_large
 from domainadaptor.lab.bench.memory import peak_memory
 from domainadaptor.lab.bench.timing import BenchConfig, time_methods
-from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.networks.zoo import find_network
 
 Row = dict[str, Any]
 
@@ -58,7 +58,7 @@ def _measured(
     progress: Callable[[str], None],
 ) -> list[Row]:
     place = where(asdict(setting))
-    network = blueprint(setting.network).build(1000, setting.seed)
+    network = find_network(setting.network).build(1000, setting.seed)
     timings = time_methods(setting, network, methods, progress)
     rows: list[Row] = [{"axis": axis, **asdict(setting), **asdict(timing)} for timing in timings]
     if memory:

@@ -6,7 +6,7 @@ from typing import Any
 
 from domainadaptor.lab.bench.memory import peak_memory
 from domainadaptor.lab.bench.timing import BenchConfig
-from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.lab.peak_memory import available_memory
 
 METHODS = ("adamixbn", "tent", "domainadaptor-t")
@@ -21,7 +21,7 @@ def around(base: BenchConfig) -> Iterator[tuple[str, BenchConfig]]:
     """What changes, and the setting: each in turn away from the base, the others as they are."""
     yield from (("batch size", replace(base, batch_size=images)) for images in BATCH_SIZES)
     yield from (("side", replace(base, size=side)) for side in SIDES)
-    yield from (("network", replace(base, network=blueprint(name).name)) for name in NETWORKS)
+    yield from (("network", replace(base, network=find_network(name).name)) for name in NETWORKS)
 
 
 def too_large(setting: BenchConfig, methods: Mapping[str, Mapping[str, Any]]) -> str:

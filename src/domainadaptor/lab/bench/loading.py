@@ -15,7 +15,7 @@ from domainadaptor.lab.data.domains import Domain
 from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.loaders import TrainingBatches, ordered_batches
 from domainadaptor.lab.data.preprocessing import squashed
-from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.networks.zoo import find_network
 
 _BATCH = 64
 _LONG_ENOUGH = 1.0  # seconds: what is faster is done again
@@ -51,7 +51,7 @@ def loading_rates(domain: Domain, network: str, size: int) -> list[Rate]:
     plain = _plain_rate(network, size)
     return [
         *(Rate(way, rate, rate / plain) for way, rate in rates.items()),
-        Rate(f"{blueprint(network).name} predicts", plain, 1.0),
+        Rate(f"{find_network(network).name} predicts", plain, 1.0),
     ]
 
 
@@ -65,7 +65,7 @@ def _rate(batches: Callable[[], Iterable[tuple[Tensor, Tensor]]]) -> float:
 
 @torch.no_grad()
 def _plain_rate(network: str, size: int) -> float:
-    built = blueprint(network).build(1000).to(memory_format=torch.channels_last)
+    built = find_network(network).build(1000).to(memory_format=torch.channels_last)
     images = random_images(BenchConfig(network, _BATCH, size, 1))
     built(images)
     return _rate(lambda: [(built(images), images)])

@@ -12,7 +12,7 @@ import torch
 import domainadaptor
 from domainadaptor.errors import AdaptationError
 from domainadaptor.lab.bench.timing import BenchConfig, random_images
-from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.lab.peak_memory import PeakMemory
 
 
@@ -33,7 +33,7 @@ def peak_memory(setting: BenchConfig, method: str, options: Mapping[str, Any]) -
 
 
 def _measure(setting: BenchConfig, method: str, options: Mapping[str, Any]) -> float | None:
-    network = blueprint(setting.network).build(1000).to(setting.device).to(memory_format=torch.channels_last)
+    network = find_network(setting.network).build(1000).to(setting.device).to(memory_format=torch.channels_last)
     images = random_images(setting)
     adaptor = domainadaptor.adapt(network, method, **options) if method else None
     memory = PeakMemory(setting.device)

@@ -16,7 +16,7 @@ from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.evaluation.evaluate import SegmentLoader
 from domainadaptor.lab.evaluation.protocols import Segment
 from domainadaptor.lab.networks.heads import find_head
-from domainadaptor.lab.networks.loading import Opened
+from domainadaptor.lab.networks.loading import LoadedNetwork
 from domainadaptor.lab.networks.statistics import norm_layers
 
 _BINS = 20  # of confidence
@@ -26,7 +26,7 @@ _BINS = 20  # of confidence
 class Setting:
     """What can be measured on: a network and test images, in the order of a protocol."""
 
-    opened: Opened
+    opened: LoadedNetwork
     dataset: DomainDataset
     test: SegmentLoader
     segments: Sequence[Segment]

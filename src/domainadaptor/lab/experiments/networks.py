@@ -11,10 +11,10 @@ from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.registry import data_options, datasets
 from domainadaptor.lab.experiments import kinds
-from domainadaptor.lab.networks.loading import is_file
-from domainadaptor.lab.networks.raw import Raw
-from domainadaptor.lab.networks.zoo import blueprint
-from domainadaptor.lab.training.recipe import WEIGHTS, Recipe, planned
+from domainadaptor.lab.networks.loading import is_weights_file
+from domainadaptor.lab.networks.weights import WeightsOptions
+from domainadaptor.lab.networks.zoo import find_network
+from domainadaptor.lab.training.recipe import CHECKPOINT_FILE, TrainingRecipe, make_recipe
 from domainadaptor.options import suggestion
 
 _UNKNOWN = ""  # the name of a run that only data would tell
@@ -33,7 +33,7 @@ _TYPES = {str: kinds.TEXT, int: kinds.COUNT, float: kinds.NUMBER, bool: kinds.FL
 # Fields of a recipe that the experiment decides, or that are said by another name.
 _FOLLOWS = ("sources", "data", "start", "options", "select_options", "seed")
 _TOGETHER = (("algorithm", "options"), ("select", "select_options"), ("epochs", "warmup"))  # what one says of the other
-_TRAIN = {own.name: _TYPES[own.type] for own in fields(Recipe) if own.name not in _FOLLOWS} | {  # type: ignore[index]
+_TRAIN = {own.name: _TYPES[own.type] for own in fields(TrainingRecipe) if own.name not in _FOLLOWS} | {  # type: ignore[index]
     "option": kinds.OPTIONS,
     "select_option": kinds.OPTIONS,
     "task": kinds.NAMES,
@@ -51,7 +51,7 @@ class Located:
     command: str = ""  # that makes it
     missing: str = ""  # why it cannot be used; "" if it can
     training: str = ""  # the command that trains this very network; "" if nothing is known of it
-    raw: Raw = field(default_factory=Raw)  # what is said of weights in a file
+    raw: WeightsOptions = field(default_factory=WeightsOptions)  # what is said of weights in a file
 
     def is_trained_by(self, command: str) -> bool:
         """Whether a command trains it too, in whatever order its options stand; where one is not known, it may."""
@@ -131,10 +131,10 @@ class Networks:
         try:
             opened = dataset(plan.train["dataset"])
             sources = plan.sources or tuple(opened.others(target or ""))
-            recipe = replace(planned(opened, self.runs, **said), sources=sources)
+            recipe = replace(make_recipe(opened, self.runs, **said), sources=sources)
         except AdaptationError as error:
             return Located(plan.name, plan.name, command=command, missing=str(error), training=command)
-        path = self.runs / recipe.id() / WEIGHTS
+        path = self.runs / recipe.id() / CHECKPOINT_FILE
         missing = "" if path.is_file() else "it is not trained yet"
         return Located(plan.name, recipe.id(), path, command=command, missing=missing, training=command)
 
@@ -185,11 +185,11 @@ def _wrong_training(train: Mapping[str, Any]) -> list[str]:
     said |= {"options": options, "select_options": dict(said.pop("select_option", {}))}
     checks: list[Callable[[], object]] = [
         partial(data_options, said.pop("dataset", "folders")),
-        partial(blueprint, said.get("network", "resnet18")),
+        partial(find_network, said.get("network", "resnet18")),
     ]
     alone = [name for name in said if not any(name in together for together in _TOGETHER)]
     for names in (*_TOGETHER, *((name,) for name in alone)):
-        checks.append(partial(Recipe, "", (), **{name: said[name] for name in names if name in said}))
+        checks.append(partial(TrainingRecipe, "", (), **{name: said[name] for name in names if name in said}))
     for check in checks:  # one by one, so that all mistakes are said at once
         try:
             check()
@@ -208,15 +208,15 @@ def _comes_back(name: str, plans: Mapping[str, NetworkPlan]) -> bool:
 
 def named_run(argument: str, runs: Path) -> str:
     """The checkpoint of a run that is called by its name; anything else as it is."""
-    path = runs / argument / WEIGHTS
-    return str(path) if not is_file(argument) and path.is_file() else argument
+    path = runs / argument / CHECKPOINT_FILE
+    return str(path) if not is_weights_file(argument) and path.is_file() else argument
 
 
 def training_command(recipe: Mapping[str, Any]) -> str:
     """What trains a network by its recipe again; "" where a checkpoint has none."""
     if not recipe or not recipe.get("sources"):
         return ""
-    usual = {own.name: own.default for own in fields(Recipe)}
+    usual = {own.name: own.default for own in fields(TrainingRecipe)}
     said = {
         name: value for name, value in recipe.items() if name in usual and name not in _FOLLOWS and value != usual[name]
     }

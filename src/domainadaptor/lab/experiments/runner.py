@@ -28,7 +28,7 @@ from domainadaptor.lab.experiments.run_spec import Cell, id_of
 from domainadaptor.lab.experiments.store import FORMAT, Store
 from domainadaptor.lab.files import digest_of
 from domainadaptor.lab.method_inputs import options_from
-from domainadaptor.lab.networks.loading import Opened, open_network
+from domainadaptor.lab.networks.loading import LoadedNetwork, load_network
 from domainadaptor.lab.revision import revision
 from domainadaptor.options import defaults_of
 
@@ -51,7 +51,7 @@ class Workshop:
     )  # by data set and options
     _known: dict[str, dict[str, Any]] = field(default_factory=dict)
     _origins: dict[str, tuple[str, str]] = field(default_factory=dict)  # of a network: its data set, its images
-    _network: tuple[str, Opened] | None = None
+    _network: tuple[str, LoadedNetwork] | None = None
     _plain: tuple[Any, PlainLogits] = (None, {})  # of the last network and stream, for the next method to meet them
 
     def dataset(self, name: str, options: Mapping[str, Any] | None = None) -> DomainDataset:
@@ -136,7 +136,7 @@ class Workshop:
         record = {"images": images, "skipped": skipped, "classes": list(dataset.classes), **found, "notes": notes}
         return record | ({"cautions": cautions} if cautions else {})
 
-    def stream(self, cell: Cell, opened: Opened) -> tuple[SegmentLoader, list[Segment]]:
+    def stream(self, cell: Cell, opened: LoadedNetwork) -> tuple[SegmentLoader, list[Segment]]:
         """The images of a cell and their order."""
         dataset = self.dataset(cell.dataset, cell.data_options)
         pictures, items = {}, {}
@@ -164,7 +164,9 @@ class Workshop:
         values = MEASURES[cell.measure](setting, **cell.options)
         return {"values": values, "notes": list(opened.notes)}
 
-    def _options(self, cell: Cell, opened: Opened, test: SegmentLoader, segments: Sequence[Segment]) -> dict[str, Any]:
+    def _options(
+        self, cell: Cell, opened: LoadedNetwork, test: SegmentLoader, segments: Sequence[Segment]
+    ) -> dict[str, Any]:
         """The method's options: those of the cell, and what it needs and can be had."""
         own = options_from(
             cell.method,
@@ -176,7 +178,7 @@ class Workshop:
         )
         return {**own, **cell.options}
 
-    def _source_images(self, cell: Cell, opened: Opened) -> "_Batches | None":
+    def _source_images(self, cell: Cell, opened: LoadedNetwork) -> "_Batches | None":
         """Some of the images that the network was trained on, in plain batches."""
         dataset = self.dataset(cell.dataset, cell.data_options)
         sources = cell.sources or self.sources_of(cell.network, cell.dataset, cell.data_options)
@@ -200,12 +202,12 @@ class Workshop:
             self._pictures[key] = pictures
         return self._pictures[key]
 
-    def open(self, network: Located) -> Opened:
+    def open(self, network: Located) -> LoadedNetwork:
         """The network, and what belongs to it."""
         key = _network_key(network)
         if self._network is None or self._network[0] != key:
             argument = str(network.path) if network.path is not None else network.argument
-            opened = open_network(argument, network.weights, network.raw.classes, self.root).prepared(network.raw)
+            opened = load_network(argument, network.weights, network.raw.classes, self.root).prepared(network.raw)
             if (
                 network.path is not None
                 and key in self._known
@@ -218,7 +220,7 @@ class Workshop:
             self._network = key, opened
         return self._network[1]
 
-    def _open_for(self, cell: Cell) -> Opened:
+    def _open_for(self, cell: Cell) -> LoadedNetwork:
         """The network of a cell; its outputs in the order of the data set's classes, where they were named."""
         opened = self.open(cell.network)
         if cell.network.raw.classes:
@@ -343,7 +345,7 @@ def _items(dataset: DomainDataset, domain: str, part: Split) -> list[ImageRef]:
     return [ImageRef(domain, at, example.label) for at, example in enumerate(found.examples) if example.name in wanted]
 
 
-def _check_classes(opened: Opened, dataset: DomainDataset) -> list[str]:
+def _check_classes(opened: LoadedNetwork, dataset: DomainDataset) -> list[str]:
     """Refuses a network for other classes; what must be said where its outputs have no names."""
     own, wanted = tuple(opened.classes), tuple(dataset.classes)
     if own == wanted:

@@ -17,8 +17,8 @@ from domainadaptor.lab.data.preprocessing import INTERPOLATIONS, Preprocessing
 from domainadaptor.lab.files import replacing
 from domainadaptor.lab.networks.context import ContextNetwork
 from domainadaptor.lab.networks.heads import remove_head_bias
-from domainadaptor.lab.networks.weights import EXTRA_HEADS, check_values, classes_in, fit_weights, listed
-from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.networks.weights import EXTRA_HEADS, check_values, count_classes, join_names, load_weights
+from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.norms.instance_aware import make_instance_aware
 from domainadaptor.options import check_choice
 
@@ -29,7 +29,7 @@ _EDITED = "the file is damaged or its card was edited: take it as it was written
 
 
 @dataclass(frozen=True)
-class Card:
+class CheckpointCard:
     """What a checkpoint says of itself; sequences in recipe and metrics come back as tuples."""
 
     network: str  # as the zoo calls it
@@ -52,7 +52,7 @@ class Card:
 class Checkpoint:
     """A card, the network's tensors, and those of each extra head."""
 
-    card: Card
+    card: CheckpointCard
     tensors: Mapping[str, Tensor]
     heads: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
 
@@ -64,17 +64,17 @@ class Checkpoint:
         """
         card = self.card
         network = make_network(card.network, len(card.classes), head_bias=card.head_bias, norm=card.norm)
-        head = blueprint(card.network).head_tensors()
+        head = find_network(card.network).head_tensors()
         if card.context:
             network = ContextNetwork(network, card.context)
             head = tuple(f"network.{name}" for name in head)
-        held = classes_in(self.tensors, network, head)
+        held = count_classes(self.tensors, network, head)
         if held not in (None, len(card.classes)):
             raise BadFile(
-                f"{str(where)!r}: its card lists {len(card.classes)} classes ({listed(card.classes)}), but its weights "
-                f"predict {held}; {_EDITED}"
+                f"{str(where)!r}: the card lists {len(card.classes)} classes ({join_names(card.classes)}), but the "
+                f"weights predict {held}; {_EDITED}"
             )
-        fit_weights(network, self.tensors, where)
+        load_weights(network, self.tensors, where)
         return network.eval()
 
     def options_for(self, method: str) -> dict[str, Mapping[str, Tensor]]:
@@ -98,7 +98,7 @@ def make_network(name: str, classes: int, *, head_bias: bool, norm: str, seed: i
         UnsupportedNetwork: Its head or its norm layers are not of a kind that can be changed so.
     """
     check_choice("norm", norm, NORMS)
-    network = blueprint(name).build(classes, seed)
+    network = find_network(name).build(classes, seed)
     if not head_bias:
         remove_head_bias(network, classes)
     if norm == "iabn":
@@ -176,7 +176,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     return Checkpoint(card, tensors, heads)
 
 
-def _read_card(text: str, path: Path) -> Card:
+def _read_card(text: str, path: Path) -> CheckpointCard:
     try:
         entry = json.loads(text)
         version = entry.pop("format")
@@ -189,14 +189,14 @@ def _read_card(text: str, path: Path) -> Card:
         )
     try:
         entry["preprocessing"] = Preprocessing(**_tupled(entry["preprocessing"]))
-        card = Card(**_tupled(entry))
+        card = CheckpointCard(**_tupled(entry))
     except (TypeError, KeyError) as error:
         raise BadFile(f"{str(path)!r} has a card with entries missing or unknown ({error}); {_EDITED}") from error
     _check_card(card, path)
     return card
 
 
-def _check_card(card: Card, path: Path) -> None:
+def _check_card(card: CheckpointCard, path: Path) -> None:
     seen = card.preprocessing
     words = {name: getattr(card, name) for name in ("network", "dataset", "splits", "note")}
     expected: dict[str, tuple[object, str, bool]] = {
@@ -233,7 +233,7 @@ def _check_card(card: Card, path: Path) -> None:
     if seen.resize < seen.size:
         raise BadFile(f"{str(path)!r}: its card resizes to {seen.resize} and crops {seen.size} of that; {_EDITED}")
     try:
-        blueprint(card.network)
+        find_network(card.network)
     except BadOption as error:
         raise BadFile(
             f"{str(path)!r} is of a network that is not known here: {error}; "

@@ -7,7 +7,7 @@ DEPTHS = (20, 32, 44, 56, 110)
 _WIDTHS = (16, 32, 64)
 
 
-class Block(nn.Module):
+class CifarBlock(nn.Module):
     """Two convolutions; the shortcut skips pixels and pads channels with zeros on both sides."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -52,4 +52,6 @@ class CifarResNet(nn.Module):
 
 
 def _stage(inputs: int, outputs: int, stride: int, blocks: int) -> nn.Sequential:
-    return nn.Sequential(Block(inputs, outputs, stride), *(Block(outputs, outputs, 1) for _ in range(blocks - 1)))
+    return nn.Sequential(
+        CifarBlock(inputs, outputs, stride), *(CifarBlock(outputs, outputs, 1) for _ in range(blocks - 1))
+    )

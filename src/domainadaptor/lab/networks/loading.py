@@ -13,14 +13,21 @@ from domainadaptor.lab.data.locate import fold
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.networks.checkpoint import is_checkpoint, load_checkpoint
 from domainadaptor.lab.networks.heads import remove_head_bias
-from domainadaptor.lab.networks.pretrained import imagenet_classes, pretrained
-from domainadaptor.lab.networks.raw import Raw
-from domainadaptor.lab.networks.weights import PICKLED, as_named_in, classes_in, fit_weights, put, read_weights
-from domainadaptor.lab.networks.zoo import Blueprint, blueprint
+from domainadaptor.lab.networks.pretrained import find_pretrained, imagenet_classes
+from domainadaptor.lab.networks.weights import (
+    PICKLED,
+    WeightsOptions,
+    count_classes,
+    load_tensors,
+    load_weights,
+    match_names,
+    read_weights,
+)
+from domainadaptor.lab.networks.zoo import NetworkSpec, find_network
 
 
 @dataclass(frozen=True)
-class Opened:
+class LoadedNetwork:
     """A network, its classes and its preprocessing, and what must be said of them."""
 
     network: nn.Module
@@ -36,7 +43,7 @@ class Opened:
     sources: tuple[str, ...] = ()  # its domains that were trained on
     file: str = ""  # of raw weights, which say nothing of their preprocessing
 
-    def at(self, size: int | None) -> "Opened":
+    def at(self, size: int | None) -> "LoadedNetwork":
         """The same for another input size, with a note where it was trained at one; None keeps its own."""
         if size is None or size == self.preprocessing.size:
             return self
@@ -45,7 +52,7 @@ class Opened:
             notes += (f"these weights were trained on images of side {self.trained_at}; --size {size} gives others",)
         return replace(self, preprocessing=self.preprocessing.at(size), notes=notes)
 
-    def prepared(self, raw: Raw) -> "Opened":
+    def prepared(self, raw: WeightsOptions) -> "LoadedNetwork":
         """The same with what a user says of raw weights, and a note of how those are given images.
 
         Raises:
@@ -61,7 +68,7 @@ class Opened:
         )
         return replace(self, preprocessing=own, notes=(*self.notes, note))
 
-    def in_order(self, classes: Sequence[str]) -> "Opened":
+    def in_order(self, classes: Sequence[str]) -> "LoadedNetwork":
         """The same with its outputs in the order of these classes, where it has them all under these names.
 
         The rows of its head change places in the network itself.
@@ -72,14 +79,14 @@ class Opened:
             return self
         state = self.network.state_dict()
         rows = torch.tensor(wanted)
-        head = {name: state[name][rows] for name in blueprint(self.name).head_tensors() if name in state}
-        put(self.network, {**state, **head})
+        head = {name: state[name][rows] for name in find_network(self.name).head_tensors() if name in state}
+        load_tensors(self.network, {**state, **head})
         return replace(self, classes=tuple(classes))
 
 
-def open_network(
+def load_network(
     network: str, weights: str | None, classes: Sequence[str] = (), root: Path | None = None, seed: int = 0
-) -> Opened:
+) -> LoadedNetwork:
     """The network of that name, or in that checkpoint, with its weights, in eval mode.
 
     Args:
@@ -93,23 +100,23 @@ def open_network(
         BadOption: The network is not known, or weights or classes are given for a checkpoint.
         BadFile: A file is missing, damaged, or does not fit.
     """
-    if is_file(network):
+    if is_weights_file(network):
         return _from_checkpoint(Path(network), weights, classes)
-    plan = blueprint(network)
+    plan = find_network(network)
     if weights is None or weights == "none":
         names = tuple(classes) or _numbers(plan.classes)
-        return Opened(plan.build(len(names), seed), plan.name, names, plan.preprocessing, random=True)
+        return LoadedNetwork(plan.build(len(names), seed), plan.name, names, plan.preprocessing, random=True)
     if weights == "pretrained":
         return _published(plan, classes, root)
     return _from_file(plan, Path(weights), classes)
 
 
-def is_file(network: str) -> bool:
+def is_weights_file(network: str) -> bool:
     """Whether this is written like a file, not like a network's name."""
     return network.lower().endswith((".safetensors", *PICKLED))
 
 
-def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) -> Opened:
+def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) -> LoadedNetwork:
     if path.name.lower().endswith(PICKLED):
         raise BadOption(f"{str(path)!r} holds weights only: name the network, and say --weights {path.name}")
     for option, given in (("--weights", weights), ("--classes", classes)):
@@ -118,13 +125,13 @@ def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) ->
     checkpoint = load_checkpoint(path)
     card = checkpoint.card
     notes = [card.note] if card.note else []
-    usual, own = blueprint(card.network).preprocessing, card.preprocessing
+    usual, own = find_network(card.network).preprocessing, card.preprocessing
     if (usual.mean, usual.std, usual.interpolation) != (own.mean, own.std, own.interpolation):
         notes.append(
             f"{path.name} was trained with other preprocessing than {card.network} usually has, and is given its own "
             f"({own.sentence()}) instead of the usual ({usual.sentence()})"
         )
-    return Opened(
+    return LoadedNetwork(
         checkpoint.build(path),
         card.network,
         card.classes,
@@ -138,16 +145,16 @@ def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) ->
     )
 
 
-def _published(plan: Blueprint, classes: Sequence[str], root: Path | None) -> Opened:
-    found = pretrained(plan, root)
+def _published(plan: NetworkSpec, classes: Sequence[str], root: Path | None) -> LoadedNetwork:
+    found = find_pretrained(plan, root)
     names = tuple(classes) or found.classes
     network = plan.build(len(names))
-    fit_weights(network, found.tensors, Path(found.origin), names)
+    load_weights(network, found.tensors, Path(found.origin), names)
     own = found.preprocessing
-    return Opened(network, plan.name, names, own, own.size, (found.note,) if found.note else ())
+    return LoadedNetwork(network, plan.name, names, own, own.size, (found.note,) if found.note else ())
 
 
-def _from_file(plan: Blueprint, path: Path, classes: Sequence[str]) -> Opened:
+def _from_file(plan: NetworkSpec, path: Path, classes: Sequence[str]) -> LoadedNetwork:
     if path.is_file() and is_checkpoint(path):
         raise BadOption(
             f"{str(path)!r} is a checkpoint, which knows its network, classes and preprocessing: "
@@ -158,7 +165,7 @@ def _from_file(plan: Blueprint, path: Path, classes: Sequence[str]) -> Opened:
     names = tuple(classes)
     notes: tuple[str, ...] = ()
     if not names:
-        held = classes_in(tensors, network, plan.head_tensors()) or plan.classes
+        held = count_classes(tensors, network, plan.head_tensors()) or plan.classes
         names = _numbers(held)
         if held != plan.classes:
             network = plan.build(held)
@@ -168,14 +175,14 @@ def _from_file(plan: Blueprint, path: Path, classes: Sequence[str]) -> Opened:
     if _only_the_bias_is_missing(tensors, network, plan):
         remove_head_bias(network, len(names))
         notes += (f"{path.name} has a head without bias",)
-    fit_weights(network, tensors, path, names)
+    load_weights(network, tensors, path, names)
     usual = plan.by_file.get(path.name, plan.preprocessing)
-    return Opened(network, plan.name, names, usual, notes=notes, file=path.name)
+    return LoadedNetwork(network, plan.name, names, usual, notes=notes, file=path.name)
 
 
-def _only_the_bias_is_missing(tensors: Mapping[str, Tensor], network: nn.Module, plan: Blueprint) -> bool:
+def _only_the_bias_is_missing(tensors: Mapping[str, Tensor], network: nn.Module, plan: NetworkSpec) -> bool:
     own = network.state_dict()
-    given = as_named_in(tensors, own)
+    given = match_names(tensors, own)
     missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
     return len(missing) == 1 and missing[0] in plan.head_tensors() and missing[0].endswith("bias")
 

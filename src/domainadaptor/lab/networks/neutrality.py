@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from domainadaptor import OutputReader, adapt
 
 
-class Probe(NamedTuple):
+class NeutralityReport(NamedTuple):
     """What wrapping did to a network's answers on one batch."""
 
     same_bits: bool  # unfolded, in the network's own precision
@@ -22,7 +22,7 @@ class Probe(NamedTuple):
         return self.same_bits and self.folded_error <= 1e-6
 
 
-def probe(network: nn.Module, images: Tensor, output: OutputReader | None = None) -> Probe:
+def check_neutrality(network: nn.Module, images: Tensor, output: OutputReader | None = None) -> NeutralityReport:
     """Wraps the network in three ways and compares the answers.
 
     Folding is exact but for rounding, and a network with random weights can make much of rounding; hence float64.
@@ -31,7 +31,7 @@ def probe(network: nn.Module, images: Tensor, output: OutputReader | None = None
     unfolded = adapt(network, "adamixbn", alpha=1.0, fold=False, output=output)(images)
     stepped = adapt(network, "domainadaptor-t", output=output).adapt(images)
     change = float((stepped.logits - stepped.before).abs().max() / stepped.before.abs().max().clamp(min=1e-12))
-    return Probe(torch.equal(unfolded, expected), _folded_error(network, images, output), change)
+    return NeutralityReport(torch.equal(unfolded, expected), _folded_error(network, images, output), change)
 
 
 def _folded_error(network: nn.Module, images: Tensor, output: OutputReader | None) -> float:
@@ -41,7 +41,7 @@ def _folded_error(network: nn.Module, images: Tensor, output: OutputReader | Non
     return float((folded - expected).norm() / expected.norm().clamp(min=1e-300))
 
 
-def stir_norms(network: nn.Module, seed: int) -> None:
+def randomize_norms(network: nn.Module, seed: int) -> None:
     """Draws norm scale, shift and statistics away from 1 and 0, so that a probe of a random network can fail."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.locate import ROOT_VARIABLE, data_roots
 from domainadaptor.lab.data.preprocessing import Preprocessing
-from domainadaptor.lab.networks.weights import EXTRA_HEADS, as_named_in, fit_weights, read_weights
-from domainadaptor.lab.networks.zoo import Blueprint
+from domainadaptor.lab.networks.weights import EXTRA_HEADS, load_weights, match_names, read_weights
+from domainadaptor.lab.networks.zoo import NetworkSpec
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ _KNOWN = {
 
 
 @dataclass(frozen=True)
-class Pretrained:
+class PretrainedWeights:
     """Weights of a published network, the classes that it tells apart, and the preprocessing it was tested with."""
 
     tensors: dict[str, Tensor]
@@ -61,27 +61,27 @@ class Pretrained:
     preprocessing: Preprocessing
 
 
-def pretrained(blueprint: Blueprint, root: Path | None) -> Pretrained:
+def find_pretrained(spec: NetworkSpec, root: Path | None) -> PretrainedWeights:
     """The published weights of a network, from the data root or an installed package.
 
     Raises:
         BadFile: They are not on this machine; the message says where they are expected.
         BadOption: No published weights of this network are known.
     """
-    known = _KNOWN.get(blueprint.name.removesuffix(".in1k"))  # timm's name for the only weights of its Lite0
+    known = _KNOWN.get(spec.name.removesuffix(".in1k"))  # timm's name for the only weights of its Lite0
     if known is None:
         raise BadOption(
-            f"no published weights of {blueprint.name} are known here, only of {', '.join(_KNOWN)}; "
+            f"no published weights of {spec.name} are known here, only of {', '.join(_KNOWN)}; "
             "give a file with --weights FILE, or begin a training with random ones: --weights none"
         )
-    path = _find(known, blueprint.name, root)
+    path = _find(known, spec.name, root)
     tensors = {name: t.float() if t.is_floating_point() else t for name, t in read_weights(path).items()}
     if known.by_order:
-        tensors = _named_by_order(tensors, blueprint, path)
+        tensors = _named_by_order(tensors, spec, path)
     origin = f"{known.package or known.file.split('/')[0]}: {path.name}"
-    usual = blueprint.preprocessing
+    usual = spec.preprocessing
     preprocessing = replace(usual, resize=known.resize or usual.resize)
-    return Pretrained(tensors, origin, known.note, known.classes or imagenet_classes(), preprocessing)
+    return PretrainedWeights(tensors, origin, known.note, known.classes or imagenet_classes(), preprocessing)
 
 
 def imagenet_classes() -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def imagenet_classes() -> tuple[str, ...]:
     return tuple(torchvision.models.ResNet18_Weights.DEFAULT.meta["categories"])
 
 
-def load_body(network: nn.Module, tensors: Mapping[str, Tensor], blueprint: Blueprint, origin: str) -> list[str]:
+def load_backbone(network: nn.Module, tensors: Mapping[str, Tensor], spec: NetworkSpec, origin: str) -> list[str]:
     """Loads everything but the head; returns the names of the tensors that keep their random values.
 
     The head is new even where the file's has the right shape: its third class is not the task's third class. A bias
@@ -99,14 +99,14 @@ def load_body(network: nn.Module, tensors: Mapping[str, Tensor], blueprint: Blue
         BadFile: Something besides the head does not fit.
     """
     own = network.state_dict()
-    head = blueprint.head_tensors()
+    head = spec.head_tensors()
     fresh = {name: own[name] for name in head if name in own}
     body = {
         name: tensor
-        for name, tensor in as_named_in(tensors, own).items()
+        for name, tensor in match_names(tensors, own).items()
         if name not in head and (name in own or not name.startswith(EXTRA_HEADS))
     }
-    fit_weights(network, {**body, **fresh}, Path(origin))
+    load_weights(network, {**body, **fresh}, Path(origin))
     return list(fresh)
 
 
@@ -130,11 +130,11 @@ def _find(known: _Published, name: str, root: Path | None) -> Path:
     )
 
 
-def _named_by_order(tensors: dict[str, Tensor], blueprint: Blueprint, path: Path) -> dict[str, Tensor]:
-    own = blueprint.build(blueprint.classes).state_dict()
+def _named_by_order(tensors: dict[str, Tensor], spec: NetworkSpec, path: Path) -> dict[str, Tensor]:
+    own = spec.build(spec.classes).state_dict()
     counted = {name for name in own if name.endswith("num_batches_tracked")}
     names = [name for name in own if name not in counted]
     values = [value for name, value in tensors.items() if not name.endswith("num_batches_tracked")]
     if len(names) != len(values) or any(own[n].shape != v.shape for n, v in zip(names, values, strict=True)):
-        raise BadFile(f"{str(path)!r} does not hold the tensors of {blueprint.name} in their order")
+        raise BadFile(f"{str(path)!r} does not hold the tensors of {spec.name} in their order")
     return {**dict(zip(names, values, strict=True)), **{name: torch.zeros_like(own[name]) for name in counted}}

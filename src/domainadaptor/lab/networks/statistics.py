@@ -20,7 +20,7 @@ def norm_layers(network: nn.Module) -> dict[str, _BatchNorm]:
 
 
 @contextmanager
-def untracked(network: nn.Module) -> Iterator[None]:
+def frozen_statistics(network: nn.Module) -> Iterator[None]:
     """Passes in train mode that leave the running statistics alone, while the context lasts."""
     layers = [layer for layer in norm_layers(network).values() if layer.track_running_stats]
     for layer in layers:
@@ -33,14 +33,14 @@ def untracked(network: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def of_each_batch(network: nn.Module) -> Iterator[None]:
+def batch_statistics(network: nn.Module) -> Iterator[None]:
     """Norm layers take the statistics of each batch and keep none of them, while the context lasts."""
     layers = list(norm_layers(network).values())
     modes = [layer.training for layer in layers]
     for layer in layers:
         layer.train()
     try:
-        with untracked(network):
+        with frozen_statistics(network):
             yield
     finally:
         for layer, mode in zip(layers, modes, strict=True):
@@ -48,7 +48,7 @@ def of_each_batch(network: nn.Module) -> Iterator[None]:
 
 
 @torch.no_grad()
-def reestimate(network: nn.Module, batches: Iterable[T], run: Callable[[T], object]) -> None:
+def reestimate_statistics(network: nn.Module, batches: Iterable[T], run: Callable[[T], object]) -> None:
     """Running statistics as the plain mean over the given batches, for weights that no batch has passed through.
 
     Args:

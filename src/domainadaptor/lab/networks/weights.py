@@ -6,6 +6,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from domainadaptor.errors import BadFile
+from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.lab.data.preprocessing import Preprocessing
+from domainadaptor.options import check_choice, check_count, check_number
 
+RESIZES = ("crop", "squash")
 PICKLED = (".pt", ".pth", ".th", ".tar", ".bin", ".ckpt", ".pkl", ".t7")
 EXTRA_HEADS = "heads."  # before the names of what a checkpoint holds besides its network
 _COUNTER = "num_batches_tracked"  # which old files do not have
@@ -52,20 +56,20 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return _state_dict(_read_pickled(path), path)
 
 
-def fit_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, classes: Sequence[str] = ()) -> None:
+def load_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, classes: Sequence[str] = ()) -> None:
     """Loads weights into a network, all of them or none.
 
     Raises:
         BadFile: Names, shapes, the number of classes or the values do not fit.
     """
     own = network.state_dict()
-    given = as_named_in(weights, own)
+    given = match_names(weights, own)
     missing = [key for key in own if key not in given and not key.endswith(_COUNTER)]
     extra = [key for key in given if key not in own and not key.endswith(_COUNTER)]
     if missing or extra:
         raise BadFile(
             f"{str(path)!r} does not fit {type(network).__name__}: "
-            f"{len(missing)} tensors missing ({listed(missing)}), {len(extra)} not expected ({listed(extra)}); "
+            f"{len(missing)} tensors missing ({join_names(missing)}), {len(extra)} not expected ({join_names(extra)}); "
             "is it the right network?"
         )
     given = {key: given[key] for key in given if key in own}
@@ -74,10 +78,10 @@ def fit_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, c
     if wrong:
         raise BadFile(_shape_message(wrong, path, classes))
     check_values(given, path)
-    put(network, {**own, **given})
+    load_tensors(network, {**own, **given})
 
 
-def put(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def load_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Loads tensors under the module's own names, as those of its layers' present versions.
 
     A plain dictionary has no versions, and torchvision's MNASNet takes such tensors for those of its first.
@@ -88,9 +92,9 @@ def put(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     module.load_state_dict(versioned)
 
 
-def classes_in(weights: Mapping[str, Tensor], network: nn.Module, head: Collection[str]) -> int | None:
+def count_classes(weights: Mapping[str, Tensor], network: nn.Module, head: Collection[str]) -> int | None:
     """How many classes the weights predict, by the tensors of the network's head; None where those are absent."""
-    given = as_named_in(weights, network.state_dict())
+    given = match_names(weights, network.state_dict())
     return next((int(given[key].shape[0]) for key in head if key in given and given[key].ndim), None)
 
 
@@ -139,7 +143,7 @@ def _is_state_dict(value: object) -> bool:
     return all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in value.items())
 
 
-def as_named_in(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def match_names(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Removes what wrappers put before every name (module., _orig_mod., model.), where no name fits as it is.
 
     Names that torchvision once had are taken for what they are now, and so is a head under another name.
@@ -185,7 +189,7 @@ def _shape_message(
     if heads:
         return (
             f"{str(path)!r} predicts {heads[0]} classes, but {len(classes)} class names were given "
-            f"({listed(list(classes))}); give the {heads[0]} names that it was trained with, in order ({rows})"
+            f"({join_names(list(classes))}); give the {heads[0]} names that it was trained with, in order ({rows})"
         )
     return f"{str(path)!r}: {len(wrong)} tensors have other shapes: {rows}; is it the right network?"
 
@@ -198,17 +202,85 @@ def check_values(weights: Mapping[str, Tensor], path: Path) -> None:
     """
     odd = [key for key, t in weights.items() if t.is_meta or t.is_quantized or t.layout != torch.strided]
     if odd:
-        raise BadFile(f"{str(path)!r}: expected ordinary tensors; without values, quantized or sparse: {listed(odd)}")
+        raise BadFile(
+            f"{str(path)!r}: expected ordinary tensors; without values, quantized or sparse: {join_names(odd)}"
+        )
     broken = [key for key, t in weights.items() if t.is_floating_point() and not bool(torch.isfinite(t).all())]
     if broken:
         raise BadFile(
-            f"{str(path)!r} has NaN or infinite values in {listed(broken)}; the training went wrong, or the file did"
+            f"{str(path)!r} has NaN or infinity in {join_names(broken)}; the training failed, or the file is corrupt"
         )
     negative = [key for key, t in weights.items() if key.endswith("running_var") and bool((t < 0).any())]
     if negative:
-        raise BadFile(f"{str(path)!r} has negative variances in {listed(negative)}; the file is damaged")
+        raise BadFile(f"{str(path)!r} has negative variances in {join_names(negative)}; the file is damaged")
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """The first few names, and how many more there are."""
     return (", ".join(names[:6]) or "none") + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+@dataclass(frozen=True)
+class WeightsOptions:
+    """How images are given to raw weights, and what their outputs are; None and () leave the network's usual."""
+
+    resize: str | None = None  # "crop": shorter side and center crop; "squash": both sides, without a crop
+    size: int | None = None
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    classes: tuple[str, ...] = ()  # in the order of the outputs
+    file: str = ""  # that names the classes
+
+    def __post_init__(self) -> None:
+        if self.resize is not None:
+            check_choice("resize", self.resize, RESIZES)
+        if self.size is not None:
+            check_count("size", self.size, low=1)
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if values is not None and len(values) != 3:
+                raise BadOption(f"{name}: expected three numbers, for red, green and blue; got {len(values)}")
+            for value in values or ():
+                check_number(name, value, low=0, above=name == "std")
+
+    def settings(self) -> dict[str, Any]:
+        """What was said, for a record; nothing where nothing was."""
+        said = {
+            "resize": self.resize,
+            "size": self.size,
+            "mean": None if self.mean is None else list(self.mean),
+            "std": None if self.std is None else list(self.std),
+            "classes": list(self.classes) or None,
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+    def words(self) -> list[str]:
+        """The same as options of a command, with the file that names the classes."""
+        words: list[str] = []
+        for name, value in self.settings().items():
+            values = [self.file] if name == "classes" else value if isinstance(value, list) else [value]
+            words += [f"--{name}", *map(str, values)]
+        return words
+
+    def check_wanted(self, what: str) -> None:
+        """Refuses what was said where something else knows better.
+
+        Raises:
+            BadOption: Something was said.
+        """
+        for name in self.settings():
+            raise BadOption(
+                f"{what} has its own preprocessing and classes: leave out --{name}, which is for --weights FILE"
+            )
+
+    def applied(self, usual: Preprocessing) -> Preprocessing:
+        """The network's usual preprocessing with what was said."""
+        own = usual if self.size is None else usual.at(self.size)
+        if self.resize == "squash":
+            own = replace(own, resize=own.size, squash=True)
+        elif self.resize == "crop":
+            own = replace(own, squash=False)
+        mean, std = (
+            tuple(map(float, said)) if said is not None else kept
+            for said, kept in ((self.mean, own.mean), (self.std, own.std))
+        )
+        return replace(own, mean=mean, std=std)

@@ -17,7 +17,7 @@ from domainadaptor.options import suggestion
 
 
 @dataclass(frozen=True)
-class Blueprint:
+class NetworkSpec:
     """A network that can be built: its name, how, and its preprocessing."""
 
     name: str
@@ -46,7 +46,7 @@ class Blueprint:
         return {name: tensor.shape for name, tensor in network.state_dict().items()}
 
 
-def blueprint(name: str) -> Blueprint:
+def find_network(name: str) -> NetworkSpec:
     """The network of that name, from torchvision, timm or the CIFAR ResNets; "timm:NAME" and so on say which.
 
     Raises:
@@ -79,12 +79,12 @@ def _cifar_names() -> list[str]:
     return [f"resnet{depth}" for depth in DEPTHS]
 
 
-def _for_cifar(name: str) -> Blueprint:
+def _for_cifar(name: str) -> NetworkSpec:
     depth = int(name.removeprefix("resnet"))
-    return Blueprint(f"cifar:{name}", squashed(32), 10, lambda classes: CifarResNet(depth, classes))
+    return NetworkSpec(f"cifar:{name}", squashed(32), 10, lambda classes: CifarResNet(depth, classes))
 
 
-def _from_torchvision(name: str) -> Blueprint:
+def _from_torchvision(name: str) -> NetworkSpec:
     published = torchvision.models.get_model_weights(name)
     by_file = {weights.url.rpartition("/")[2]: _transforms(weights) for weights in published}
     # As torchvision builds them for its weights, which want other means than the usual ones and make them themselves.
@@ -94,7 +94,7 @@ def _from_torchvision(name: str) -> Blueprint:
     def make(classes: int) -> nn.Module:
         return torchvision.models.get_model(name, weights=None, num_classes=classes, **extra)  # type: ignore[no-any-return]
 
-    return Blueprint(f"torchvision:{name}", _transforms(published.DEFAULT), 1000, make, by_file)
+    return NetworkSpec(f"torchvision:{name}", _transforms(published.DEFAULT), 1000, make, by_file)
 
 
 def _transforms(weights: Any) -> Preprocessing:
@@ -104,7 +104,7 @@ def _transforms(weights: Any) -> Preprocessing:
     )
 
 
-def _from_timm(name: str) -> Blueprint:
+def _from_timm(name: str) -> NetworkSpec:
     try:
         published = timm.get_pretrained_cfg(name, allow_unregistered=False)
     except RuntimeError as error:
@@ -123,4 +123,4 @@ def _from_timm(name: str) -> Blueprint:
         return timm.create_model(name, pretrained=False, num_classes=classes)  # type: ignore[no-any-return]
 
     classes = (published.num_classes if published else 0) or 1000  # 0: published without a head
-    return Blueprint(f"timm:{name}", preprocessing, classes, make)
+    return NetworkSpec(f"timm:{name}", preprocessing, classes, make)

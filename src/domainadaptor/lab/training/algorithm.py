@@ -11,11 +11,11 @@ from torch.optim import Optimizer
 
 from domainadaptor.lab.data.loaders import DomainBatch
 from domainadaptor.lab.networks.heads import features_of, find_head, head_width
-from domainadaptor.lab.training.workers import average_gradients
+from domainadaptor.lab.training.distributed import average_gradients
 
 
 @dataclass(frozen=True)
-class Settings:
+class OptimizerSettings:
     """What every algorithm is told: how the outer optimizer steps, and the size of the task."""
 
     classes: int
@@ -31,7 +31,7 @@ class Algorithm(nn.Module, ABC):
     rounds = 1  # batches of each domain that an update takes
     adapts = False  # whether it predicts after adapting to the batch
 
-    def __init__(self, network: nn.Module, settings: Settings) -> None:
+    def __init__(self, network: nn.Module, settings: OptimizerSettings) -> None:
         super().__init__()
         self.network = network
         self.settings = settings
@@ -47,11 +47,11 @@ class Algorithm(nn.Module, ABC):
         """Logits of images of one domain as they are meant to be got: what weights are chosen by."""
         return self.network(images)  # type: ignore[no-any-return]
 
-    def pass_together(self, batches: Sequence[DomainBatch]) -> Tensor:
+    def joint_logits(self, batches: Sequence[DomainBatch]) -> Tensor:
         """Logits of one batch of each domain in one pass, as in training."""
-        return self.network(joined(batches)[0])  # type: ignore[no-any-return]
+        return self.network(concatenate(batches)[0])  # type: ignore[no-any-return]
 
-    def before_check(self, rounds: Iterable[Sequence[DomainBatch]], steps: int) -> None:
+    def before_validation(self, rounds: Iterable[Sequence[DomainBatch]], steps: int) -> None:
         """Whatever the weights need before they are looked at; so many rounds of batches were trained on since."""
         return
 
@@ -112,7 +112,7 @@ class Algorithm(nn.Module, ABC):
         return head_width(self.network, self.head)
 
 
-def joined(batches: Sequence[DomainBatch]) -> tuple[Tensor, Tensor]:
+def concatenate(batches: Sequence[DomainBatch]) -> tuple[Tensor, Tensor]:
     """All domains as one batch: images and labels."""
     return torch.cat([b.images for b in batches]), torch.cat([b.labels for b in batches])
 

@@ -17,16 +17,16 @@ from domainadaptor.lab.data.loaders import DomainBatch, TrainingBatches
 from domainadaptor.lab.data.seeds import derived_seed
 from domainadaptor.lab.files import replacing
 from domainadaptor.lab.networks.statistics import StatisticsVariance
-from domainadaptor.lab.networks.weights import put
-from domainadaptor.lab.training import workers
+from domainadaptor.lab.networks.weights import load_tensors
+from domainadaptor.lab.training import distributed
 from domainadaptor.lab.training.algorithm import Algorithm
-from domainadaptor.lab.training.selection import Check, Selection
+from domainadaptor.lab.training.selection import ValidationScore, WeightSelection
 
 Batches = Callable[[], Iterable[tuple[Tensor, Tensor]]]
 
 
 @dataclass(frozen=True)
-class Moment:
+class TrainingProgress:
     """Where a run is, for whoever shows it."""
 
     epoch: int
@@ -39,7 +39,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingSchedule:
     """How long to train, and at which rates."""
 
     epochs: int
@@ -66,13 +66,13 @@ def fit(
     algorithm: Algorithm,
     training: TrainingBatches,
     validation: Mapping[str, Batches],
-    selection: Selection,
-    plan: Plan,
+    selection: WeightSelection,
+    plan: TrainingSchedule,
     *,
     seed: int,
     device: torch.device,
     folder: Path,
-    progress: Callable[[Moment], None],
+    progress: Callable[[TrainingProgress], None],
 ) -> dict[str, Any]:
     """Trains and leaves the chosen weights in the algorithm.
 
@@ -103,7 +103,7 @@ def fit(
         selection.resume(state["selection"])
         variance.resume(state["variance"])
         log = json.loads(state["log"])
-    if workers.is_first():
+    if distributed.is_main_process():
         _write_log(folder / "log.jsonl", log)
     for epoch in range(len(log), plan.epochs):
         log.append(
@@ -115,13 +115,13 @@ def fit(
             "variance": variance.resume_state(),
             "log": json.dumps(log),
         }
-        if workers.is_first():
+        if distributed.is_main_process():
             _write_state(folder / "resume.pt", state)
             _write_log(folder / "log.jsonl", log)
     chosen, why = selection.chosen()
-    put(algorithm, chosen)
+    load_tensors(algorithm, chosen)
     torch.manual_seed(derived_seed(seed, plan.epochs))  # a run that was stopped here ends the same
-    selection.finish(algorithm.network, _rounds(training, 0, device), algorithm.pass_together)
+    selection.finish(algorithm.network, _rounds(training, 0, device), algorithm.joint_logits)
     algorithm.eval()
     return {"log": log, "chosen": why, "statistics_variance": variance.by_layer()}
 
@@ -131,12 +131,12 @@ def _train_epoch(
     algorithm: Algorithm,
     training: TrainingBatches,
     validation: Mapping[str, Batches],
-    selection: Selection,
-    plan: Plan,
+    selection: WeightSelection,
+    plan: TrainingSchedule,
     variance: StatisticsVariance,
     seed: int,
     device: torch.device,
-    progress: Callable[[Moment], None],
+    progress: Callable[[TrainingProgress], None],
 ) -> dict[str, Any]:
     """One epoch; what it did, for the log."""
     # Dropout and stochastic depth draw from the global generator.
@@ -160,17 +160,21 @@ def _train_epoch(
         images += sum(len(batch.labels) for batch in batches)
         speed = images / (time.perf_counter() - begun)
         mean = {name: total / (step + 1) for name, total in sums.items()}
-        progress(Moment(epoch, plan.epochs, step + 1, training.steps, mean["loss"], mean.get("accuracy", 0.0), speed))
+        progress(
+            TrainingProgress(
+                epoch, plan.epochs, step + 1, training.steps, mean["loss"], mean.get("accuracy", 0.0), speed
+            )
+        )
         if _is_check(step, training.steps, selection.checks_per_epoch):
             since = training.steps * training.rounds // selection.checks_per_epoch
-            algorithm.before_check(_rounds(training, epoch, device), since)
-            workers.average_statistics(algorithm.network)
+            algorithm.before_validation(_rounds(training, epoch, device), since)
+            distributed.average_statistics(algorithm.network)
             variance.refresh()
             checked = validate(algorithm.eval().predict, validation, device)
             done = epoch * training.steps + step + 1
             if not math.isfinite(checked["loss"]):
                 raise Diverged(f"the validation loss is {checked['loss']} after step {done}; {_slower(plan)}")
-            selection.after_check(algorithm, Check(done, checked["accuracy"], checked["loss"]))
+            selection.after_check(algorithm, ValidationScore(done, checked["accuracy"], checked["loss"]))
             checks.append({"step": done, **checked})
     return {
         "epoch": epoch + 1,
@@ -214,7 +218,7 @@ def _rounds(training: TrainingBatches, epoch: int, device: torch.device) -> Iter
     return ([_on(batch, device) for batch in batches] for batches in training.each_round(epoch))
 
 
-def _slower(plan: Plan) -> str:
+def _slower(plan: TrainingSchedule) -> str:
     return f"use a lower --lr (it is {plan.lr:g}) and train anew"
 
 
@@ -229,7 +233,7 @@ def _write_state(path: Path, state: dict[str, Any]) -> None:
 
 
 def _on(batch: DomainBatch, device: torch.device) -> DomainBatch:
-    batch = workers.share(batch)
+    batch = distributed.local_share(batch)
     return batch._replace(images=batch.images.to(device), labels=batch.labels.to(device))
 
 

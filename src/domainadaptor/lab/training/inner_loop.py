@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from domainadaptor.lab.networks.statistics import untracked
+from domainadaptor.lab.networks.statistics import frozen_statistics
 
 Parameters = Mapping[str, Tensor]
 
 
-def stepped(
+def inner_step(
     parameters: Parameters, loss: Callable[[Parameters], Tensor], lr: float
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Parameters after one step down a loss, as a differentiable function of everything, and the loss before it."""
@@ -19,8 +19,8 @@ def stepped(
     return {name: p - lr * gradients[name] for name, p in parameters.items()}, value
 
 
-def passed(network: nn.Module, parameters: Parameters, images: Tensor) -> Tensor:
+def functional_logits(network: nn.Module, parameters: Parameters, images: Tensor) -> Tensor:
     """The network's logits with some of its parameters replaced; its running statistics stay as they are."""
-    with untracked(network):
+    with frozen_statistics(network):
         logits: Tensor = functional_call(network, dict(parameters), (images,))
     return logits

@@ -1,4 +1,4 @@
-"""Recipe: everything that decides how a network is trained, and nothing else."""
+"""TrainingRecipe: everything that decides how a network is trained, and nothing else."""
 
 import hashlib
 import json
@@ -14,20 +14,20 @@ from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.seeds import derived_seed
 from domainadaptor.lab.files import digest_of
-from domainadaptor.lab.networks.loading import is_file
-from domainadaptor.lab.networks.zoo import blueprint
-from domainadaptor.lab.training.algorithm import Algorithm, Settings
+from domainadaptor.lab.networks.loading import is_weights_file
+from domainadaptor.lab.networks.zoo import find_network
+from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings
 from domainadaptor.lab.training.selection import make_selection
 from domainadaptor.options import check_choice, check_count, check_names, check_number, suggestion
 
 ALGORITHMS = "domainadaptor.lab.training.algorithms"
-WEIGHTS = "checkpoint.safetensors"  # in the folder of a run
+CHECKPOINT_FILE = "checkpoint.safetensors"  # in the folder of a run
 _HEADS = 1  # a seed of their own for what is trained besides the network
 _LONGEST = 60
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """How one network is trained."""
 
     dataset: str
@@ -73,7 +73,7 @@ class Recipe:
 
     def make(self, network: Any, classes: int) -> Algorithm:
         """The algorithm for a network."""
-        settings = Settings(classes, self.lr, self.head_lr, self.momentum, self.weight_decay)
+        settings = OptimizerSettings(classes, self.lr, self.head_lr, self.momentum, self.weight_decay)
         function = registry.find(ALGORITHMS, "algorithm", self.algorithm)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(self.seed, _HEADS))
@@ -86,9 +86,9 @@ class Recipe:
 
         Defaults do not count, so that a later version with one more field finds the runs of an earlier one.
         """
-        defaults = asdict(Recipe(self.dataset, self.sources))
+        defaults = asdict(TrainingRecipe(self.dataset, self.sources))
         chosen = {name: value for name, value in asdict(self).items() if value != defaults[name]}
-        if self.start and is_file(self.weights):
+        if self.start and is_weights_file(self.weights):
             del chosen["weights"]  # its digest says more than what it is called
         text = json.dumps([self.dataset, self.sources, chosen], sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -109,7 +109,7 @@ def _bytes(name: str) -> bytes:
     return name.encode("utf-8", "replace")
 
 
-def planned(
+def make_recipe(
     dataset: DomainDataset,
     runs: Path,
     *,
@@ -120,7 +120,7 @@ def planned(
     task: Sequence[str] = (),
     select_option: Mapping[str, Any] | None = None,
     **others: Any,
-) -> Recipe:
+) -> TrainingRecipe:
     """A recipe from what a user says, without source domains yet.
 
     Args:
@@ -137,7 +137,7 @@ def planned(
     Raises:
         BadOption: A field is not known, or has a value that cannot be.
     """
-    known = {own.name: own.type for own in fields(Recipe)}
+    known = {own.name: own.type for own in fields(TrainingRecipe)}
     for name, value in others.items():
         if name not in known:
             raise BadOption(f"train has no option {name!r}; {suggestion(name, known)}")
@@ -148,9 +148,9 @@ def planned(
             f"tasks are said twice: --task {' --task '.join(task)}, and --option tasks={(option or {})['tasks']}; say "
             "them in one way"
         )
-    plan = blueprint(network)
-    start = start_file(weights, runs)
-    return Recipe(
+    plan = find_network(network)
+    start = find_start_weights(weights, runs)
+    return TrainingRecipe(
         dataset=dataset.name,
         sources=(),
         data=dataset.fingerprint(),
@@ -169,12 +169,12 @@ def _run_or_file(weights: str, runs: Path) -> str:
     path = Path(weights)
     if path.is_file() and path.resolve().is_relative_to(runs.resolve()):
         return path.parent.name
-    return path.name if path.is_file() and is_file(path.name) else weights
+    return path.name if path.is_file() and is_weights_file(path.name) else weights
 
 
-def start_file(weights: str, runs: Path) -> Path | None:
+def find_start_weights(weights: str, runs: Path) -> Path | None:
     """The file that training starts from, by the name of its run or by its path; None where it is none."""
-    return next((path for path in (runs / weights / WEIGHTS, Path(weights)) if path.is_file()), None)
+    return next((path for path in (runs / weights / CHECKPOINT_FILE, Path(weights)) if path.is_file()), None)
 
 
 def algorithms() -> dict[str, Callable[..., Algorithm]]:

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
-from domainadaptor.lab.networks.statistics import reestimate
+from domainadaptor.lab.networks.statistics import reestimate_statistics
 from domainadaptor.options import check_choice, check_count, check_names, check_number
 
 State = dict[str, Tensor]
 T = TypeVar("T")
 
 
-class Check(NamedTuple):
+class ValidationScore(NamedTuple):
     """What the source validation images said at one moment of training."""
 
     step: int
@@ -24,7 +24,7 @@ class Check(NamedTuple):
     loss: float
 
 
-class Selection(ABC):
+class WeightSelection(ABC):
     """Watches a run and keeps weights of it."""
 
     def __init__(self, *, checks_per_epoch: int = 1) -> None:
@@ -35,7 +35,7 @@ class Selection(ABC):
         """Sees the weights after every step."""
 
     @abstractmethod
-    def after_check(self, module: nn.Module, check: Check) -> None:
+    def after_check(self, module: nn.Module, check: ValidationScore) -> None:
         """Sees what the validation images say."""
 
     @abstractmethod
@@ -54,7 +54,7 @@ class Selection(ABC):
         """Goes on from there."""
 
 
-class Last(Selection):
+class LastWeights(WeightSelection):
     """The weights after the last step."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Last(Selection):
         self._state: State = {}
         self._step = 0
 
-    def after_check(self, module: nn.Module, check: Check) -> None:
+    def after_check(self, module: nn.Module, check: ValidationScore) -> None:
         """Keeps them."""
         self._state, self._step = _copied(module), check.step
 
@@ -79,7 +79,7 @@ class Last(Selection):
         self._state, self._step = state["state"], state["step"]
 
 
-class Best(Selection):
+class BestWeights(WeightSelection):
     """The weights with the highest accuracy on the source validation images; of equals, the earliest.
 
     Args:
@@ -89,9 +89,9 @@ class Best(Selection):
     def __init__(self, *, checks_per_epoch: int = 1) -> None:
         super().__init__(checks_per_epoch=checks_per_epoch)
         self._state: State = {}
-        self._check = Check(0, -1.0, 0.0)
+        self._check = ValidationScore(0, -1.0, 0.0)
 
-    def after_check(self, module: nn.Module, check: Check) -> None:
+    def after_check(self, module: nn.Module, check: ValidationScore) -> None:
         """Keeps them if they are better."""
         if check.accuracy > self._check.accuracy:
             self._state, self._check = _copied(module), check
@@ -106,7 +106,7 @@ class Best(Selection):
 
     def resume(self, state: dict[str, Any]) -> None:
         """Goes on from there."""
-        self._state, self._check = state["state"], Check(*state["check"])
+        self._state, self._check = state["state"], ValidationScore(*state["check"])
 
 
 @dataclass
@@ -139,10 +139,10 @@ class _Segment(NamedTuple):
     """The steps between two checks: their mean, and what the second check said."""
 
     average: _Average
-    check: Check
+    check: ValidationScore
 
 
-class Swad(Selection):
+class SWAD(WeightSelection):
     """Averages the weights of every step in the valley of the validation loss. Cha et al., NeurIPS 2021.
 
     Never reached: the last weights. Running statistics belong to single steps, so they are estimated anew for the mean.
@@ -175,7 +175,7 @@ class Swad(Selection):
         if not self._done:
             self._current.add(module)
 
-    def after_check(self, module: nn.Module, check: Check) -> None:
+    def after_check(self, module: nn.Module, check: ValidationScore) -> None:
         """Closes the segment and looks whether the valley begins or ends with it."""
         if self._done:
             return
@@ -230,7 +230,7 @@ class Swad(Selection):
 
     def finish(self, network: nn.Module, batches: Iterable[T], run: Callable[[T], object]) -> None:
         """Running statistics of the mean."""
-        reestimate(network, batches, run)
+        reestimate_statistics(network, batches, run)
 
     def resume_state(self) -> dict[str, Any]:
         """Everything seen so far."""
@@ -252,7 +252,7 @@ class Swad(Selection):
         """Goes on from there."""
 
         def unpacked(segments: list[Any]) -> Iterable[_Segment]:
-            return (_Segment(_Average(*parts), Check(*check)) for *parts, check in segments)
+            return (_Segment(_Average(*parts), ValidationScore(*check)) for *parts, check in segments)
 
         self._current = _Average(*state["current"])
         self._recent = deque(unpacked(state["recent"]), maxlen=self.converge)
@@ -262,10 +262,10 @@ class Swad(Selection):
         self._last = state["last"]
 
 
-SELECTIONS: dict[str, type[Selection]] = {"best": Best, "last": Last, "swad": Swad}
+SELECTIONS: dict[str, type[WeightSelection]] = {"best": BestWeights, "last": LastWeights, "swad": SWAD}
 
 
-def make_selection(name: str, options: Mapping[str, Any] | None = None) -> Selection:
+def make_selection(name: str, options: Mapping[str, Any] | None = None) -> WeightSelection:
     """The way of choosing weights of that name.
 
     Raises:

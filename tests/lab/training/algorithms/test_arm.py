@@ -6,9 +6,9 @@ import torch
 import domainadaptor as da
 from domainadaptor.errors import BadOption
 from domainadaptor.lab.networks.context import ContextNetwork
-from domainadaptor.lab.training.algorithm import Settings
+from domainadaptor.lab.training.algorithm import OptimizerSettings
 from domainadaptor.lab.training.algorithms.arm import arm
-from domainadaptor.lab.training.selection import Swad
+from domainadaptor.lab.training.selection import SWAD
 from tests.lab.training.algorithms import literal
 
 NORMS = [f"bn{at}.{part}" for at in (1, 2, 3) for part in ("weight", "bias")]
@@ -28,7 +28,7 @@ def literal_learned(p, z):
 @pytest.mark.parametrize("learns", ["norms", "all"])
 def test_the_outer_gradient_is_the_literal_one(learns):
     net, batches = literal.network(), literal.domain_batches()
-    algorithm = arm(net, Settings(literal.CLASSES), learns=learns).double()
+    algorithm = arm(net, OptimizerSettings(literal.CLASSES), learns=learns).double()
     learned = algorithm.heads["learned_loss"]
     p = literal.table(net)
     q = {name: t.detach().clone().requires_grad_() for name, t in learned.named_parameters()}
@@ -51,7 +51,7 @@ def test_the_outer_gradient_is_the_literal_one(learns):
 
 def test_an_update_moves_the_network_and_the_learned_loss():
     net, batches = literal.network(), literal.domain_batches()
-    algorithm = arm(net, Settings(literal.CLASSES, lr=0.1)).double()
+    algorithm = arm(net, OptimizerSettings(literal.CLASSES, lr=0.1)).double()
     before = {name: p.detach().clone() for name, p in algorithm.named_parameters()}
     numbers = algorithm.update(batches, torch.Generator())
     assert 0 <= numbers["accuracy"] <= 100
@@ -63,7 +63,7 @@ def test_an_update_moves_the_network_and_the_learned_loss():
 def test_the_bn_variant_normalizes_each_domain_by_itself():
     net, batches = literal.network(), literal.domain_batches()
     p = literal.table(net)
-    loss = arm(net, Settings(literal.CLASSES), variant="bn").update(batches, torch.Generator())["loss"]
+    loss = arm(net, OptimizerSettings(literal.CLASSES), variant="bn").update(batches, torch.Generator())["loss"]
     alone = [literal.cross_entropy(literal.forward(p, b.images), b.labels) for b in batches]
     assert loss == pytest.approx(float(sum(alone).detach() / 3), rel=1e-9)
 
@@ -71,7 +71,7 @@ def test_the_bn_variant_normalizes_each_domain_by_itself():
 def test_all_domains_pass_together_each_with_a_context_of_its_own():
     """Norm layers see all domains, so that their running statistics suit the network without adaptation."""
     net, batches = literal.network(), literal.domain_batches()
-    algorithm = arm(net, Settings(literal.CLASSES), variant="cml", context=2).double().train()
+    algorithm = arm(net, OptimizerSettings(literal.CLASSES), variant="cml", context=2).double().train()
     p, context = literal.table(net), copy.deepcopy(algorithm.network.context)
     seen = context(torch.cat([b.images for b in batches]))
     means = [seen[6 * at : 6 * at + 6].mean(0) for at in range(3)]
@@ -85,7 +85,7 @@ def test_all_domains_pass_together_each_with_a_context_of_its_own():
 
 def test_the_context_is_the_mean_over_the_batch():
     net, batches = literal.network(), literal.domain_batches()
-    algorithm = arm(net, Settings(literal.CLASSES), variant="cml", context=2).double()
+    algorithm = arm(net, OptimizerSettings(literal.CLASSES), variant="cml", context=2).double()
     assert isinstance(algorithm.network, ContextNetwork)
     assert net.c1.weight.shape[1] == 5
     assert torch.equal(net.c1.weight[:, 3:], net.c1.weight[:, :2])  # the new channels repeat red and green
@@ -101,7 +101,7 @@ def test_the_context_is_the_mean_over_the_batch():
 @pytest.mark.parametrize(("variant", "method"), [("ll", "arm"), ("bn", "adabn")])
 def test_weights_are_chosen_by_what_adaptation_will_answer(variant, method):
     net, images = literal.network(), literal.domain_batches(1)[0].images
-    algorithm = arm(net, Settings(literal.CLASSES), variant=variant).double().eval()
+    algorithm = arm(net, OptimizerSettings(literal.CLASSES), variant=variant).double().eval()
     held = copy.deepcopy(net.state_dict())
     heads = {name: head.state_dict() for name, head in algorithm.heads.items()}
     expected = da.adapt(net, method, **heads)(images)
@@ -113,7 +113,7 @@ def test_weights_are_chosen_by_what_adaptation_will_answer(variant, method):
 
 
 def test_what_was_not_pretrained_learns_faster():
-    algorithm = arm(literal.network(), Settings(literal.CLASSES), variant="cml", context=2)
+    algorithm = arm(literal.network(), OptimizerSettings(literal.CLASSES), variant="cml", context=2)
     fast = {id(p) for p in algorithm.optimizer.param_groups[1]["params"]}
     named = {name for name, p in algorithm.network.named_parameters() if id(p) in fast}
     assert {name.partition(".")[0] for name in named} == {"context", "network"}
@@ -123,8 +123,8 @@ def test_what_was_not_pretrained_learns_faster():
 def test_statistics_are_estimated_with_a_context_for_each_domain():
     net = literal.network()
     rounds = [literal.domain_batches(seed=at) for at in range(2)]
-    algorithm = arm(net, Settings(literal.CLASSES), variant="cml", context=2).double().eval()
-    Swad().finish(algorithm.network, iter(rounds), algorithm.pass_together)
+    algorithm = arm(net, OptimizerSettings(literal.CLASSES), variant="cml", context=2).double().eval()
+    SWAD().finish(algorithm.network, iter(rounds), algorithm.joint_logits)
     context, means = algorithm.network.context.train(), []
     for batches in rounds:
         seen = context(torch.cat([b.images for b in batches]))
@@ -140,4 +140,4 @@ def test_statistics_are_estimated_with_a_context_for_each_domain():
 )
 def test_options_of_another_variant_are_refused(variant, option):
     with pytest.raises(BadOption, match="has no effect"):
-        arm(literal.network(), Settings(literal.CLASSES), variant=variant, **option)
+        arm(literal.network(), OptimizerSettings(literal.CLASSES), variant=variant, **option)

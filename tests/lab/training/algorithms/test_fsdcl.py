@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from domainadaptor.errors import BadOption
-from domainadaptor.lab.training.algorithm import Settings
+from domainadaptor.lab.training.algorithm import OptimizerSettings
 from domainadaptor.lab.training.algorithms.fsdcl import consistency_loss, contrastive_loss, fsdcl, stylized
 from tests.lab.training.algorithms import literal
 
@@ -104,7 +104,7 @@ def test_without_spread_styles_are_the_common_one_and_odd_sizes_work():
 
 def test_an_update_counts_all_three_losses_and_tracks_plain_images_only():
     net, twin, batches = literal.network(), literal.network(), literal.domain_batches()
-    algorithm = fsdcl(net, Settings(literal.CLASSES), stage="bn2")
+    algorithm = fsdcl(net, OptimizerSettings(literal.CLASSES), stage="bn2")
     numbers = algorithm.update(batches, torch.Generator().manual_seed(0))
     plain = literal.cross_entropy(
         literal.forward(literal.table(twin), torch.cat([b.images for b in batches])),
@@ -119,11 +119,11 @@ def test_an_update_counts_all_three_losses_and_tracks_plain_images_only():
 
 def test_an_unknown_stage_is_explained():
     with pytest.raises(BadOption, match="did you mean"):
-        fsdcl(literal.network(), Settings(literal.CLASSES), stage="layer9")
+        fsdcl(literal.network(), OptimizerSettings(literal.CLASSES), stage="layer9")
 
 
 @pytest.mark.parametrize("stage", ["", "fc"])
 def test_a_stage_without_a_map_is_explained(stage):
-    algorithm = fsdcl(literal.network(), Settings(literal.CLASSES), stage=stage)
+    algorithm = fsdcl(literal.network(), OptimizerSettings(literal.CLASSES), stage=stage)
     with pytest.raises(BadOption, match="gives a map"):
         algorithm.update(literal.domain_batches(), torch.Generator().manual_seed(0))

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from domainadaptor.errors import BadOption
-from domainadaptor.lab.training.algorithm import Settings, joined
+from domainadaptor.lab.training.algorithm import OptimizerSettings, concatenate
 from domainadaptor.lab.training.algorithms.mldg import mldg
 from tests.lab.training.algorithms import literal
 
@@ -11,9 +11,9 @@ from tests.lab.training.algorithms import literal
 @pytest.mark.parametrize("beta", [0.5, 1.0])
 def test_the_outer_gradient_is_the_literal_one(second_order, beta):
     net, batches = literal.network(), literal.domain_batches()
-    algorithm = mldg(net, Settings(literal.CLASSES, lr=0.3), beta=beta, second_order=second_order)
+    algorithm = mldg(net, OptimizerSettings(literal.CLASSES, lr=0.3), beta=beta, second_order=second_order)
     p = literal.table(net)
-    images, labels = joined(batches[:2])
+    images, labels = concatenate(batches[:2])
     loss, _ = algorithm.outer_loss(images, labels, batches[2])
     loss.backward()
 
@@ -30,23 +30,23 @@ def test_second_order_makes_a_difference():
     gradients = []
     for second_order in (False, True):
         net, batches = literal.network(), literal.domain_batches()
-        algorithm = mldg(net, Settings(literal.CLASSES, lr=0.3), second_order=second_order)
-        algorithm.outer_loss(*joined(batches[:2]), batches[2])[0].backward()
+        algorithm = mldg(net, OptimizerSettings(literal.CLASSES, lr=0.3), second_order=second_order)
+        algorithm.outer_loss(*concatenate(batches[:2]), batches[2])[0].backward()
         gradients.append(net.fc.weight.grad.clone())
     assert (gradients[0] - gradients[1]).norm() > 1e-3 * gradients[0].norm()
 
 
 def test_the_inner_step_leaves_no_trace_in_the_running_statistics():
     net, other, batches = literal.network(), literal.network(), literal.domain_batches()
-    algorithm = mldg(net, Settings(literal.CLASSES), second_order=True)
-    algorithm.outer_loss(*joined(batches[:2]), batches[2])
-    other(joined(batches[:2])[0])
+    algorithm = mldg(net, OptimizerSettings(literal.CLASSES), second_order=True)
+    algorithm.outer_loss(*concatenate(batches[:2]), batches[2])
+    other(concatenate(batches[:2])[0])
     for name, buffer in net.named_buffers():
         torch.testing.assert_close(buffer, dict(other.named_buffers())[name])
 
 
 def test_every_domain_is_left_out_now_and_then():
-    algorithm = mldg(literal.network(), Settings(literal.CLASSES, lr=0.0))
+    algorithm = mldg(literal.network(), OptimizerSettings(literal.CLASSES, lr=0.0))
     seen = set()
     held = algorithm.outer_loss
     algorithm.outer_loss = lambda images, labels, out: seen.add(out.domain) or held(images, labels, out)
@@ -57,4 +57,4 @@ def test_every_domain_is_left_out_now_and_then():
 
 def test_one_domain_is_refused():
     with pytest.raises(BadOption, match="two or more"):
-        mldg(literal.network(), Settings(literal.CLASSES)).update(literal.domain_batches(1), torch.Generator())
+        mldg(literal.network(), OptimizerSettings(literal.CLASSES)).update(literal.domain_batches(1), torch.Generator())

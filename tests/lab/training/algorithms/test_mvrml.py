@@ -2,7 +2,7 @@ import copy
 
 import torch
 
-from domainadaptor.lab.training.algorithm import Settings
+from domainadaptor.lab.training.algorithm import OptimizerSettings
 from domainadaptor.lab.training.algorithms.mvrml import mvrml
 from tests.lab.training.algorithms import literal
 
@@ -11,7 +11,7 @@ def test_the_update_is_the_literal_one():
     """Trajectories on copies of the network, with an Adam that is carried over, then a step toward their mean."""
     net = literal.network()
     rounds = [literal.domain_batches(seed=at) for at in range(6)]
-    settings = Settings(literal.CLASSES, lr=0.01, head_lr=3, weight_decay=0.01)
+    settings = OptimizerSettings(literal.CLASSES, lr=0.01, head_lr=3, weight_decay=0.01)
     algorithm = mvrml(net, settings, trajectories=3, length=2, outer_lr=0.4)
     start = literal.table(net)
     algorithm.update([b for batches in rounds for b in batches], torch.Generator().manual_seed(3))
@@ -44,19 +44,19 @@ def test_the_update_is_the_literal_one():
 
 def test_statistics_are_estimated_anew_over_half_the_batches():
     net = literal.network()
-    algorithm = mvrml(net, Settings(literal.CLASSES))
+    algorithm = mvrml(net, OptimizerSettings(literal.CLASSES))
     rounds = [literal.domain_batches(seed=at) for at in range(8)]
-    algorithm.before_check(iter(rounds), len(rounds))
+    algorithm.before_validation(iter(rounds), len(rounds))
     means = [net.c1(torch.cat([b.images for b in batches])).mean((0, 2, 3)) for batches in rounds[:4]]
     torch.testing.assert_close(net.bn1.running_mean, sum(means) / 4)
 
 
 def test_it_goes_on_with_the_inner_optimizer():
     batches = [b for at in range(9) for b in literal.domain_batches(seed=at)]
-    one = mvrml(literal.network(), Settings(literal.CLASSES, lr=0.1))
+    one = mvrml(literal.network(), OptimizerSettings(literal.CLASSES, lr=0.1))
     one.update(batches, torch.Generator().manual_seed(0))
     state = copy.deepcopy(one.resume_state())
-    other = mvrml(literal.network(1), Settings(literal.CLASSES, lr=0.1))
+    other = mvrml(literal.network(1), OptimizerSettings(literal.CLASSES, lr=0.1))
     other.resume(state)
     for algorithm in (one, other):
         algorithm.update(batches, torch.Generator().manual_seed(1))
@@ -73,6 +73,6 @@ def test_in_half_precision_every_step_sees_the_weights_of_the_last():
         start = torch.cat([p.detach().flatten() for p in net.parameters()])
         single = [b._replace(images=b.images.float()) for b in batches]
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
-            mvrml(net, Settings(literal.CLASSES, lr=0.01)).update(single, torch.Generator().manual_seed(0))
+            mvrml(net, OptimizerSettings(literal.CLASSES, lr=0.01)).update(single, torch.Generator().manual_seed(0))
         moved.append(torch.cat([p.detach().flatten() for p in net.parameters()]) - start)
     assert torch.cosine_similarity(*moved, dim=0) > 0.95

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from domainadaptor.errors import BadOption, UnsupportedNetwork
 from domainadaptor.lab.data.loaders import DomainBatch
 from domainadaptor.lab.networks.context import ContextNetwork
-from domainadaptor.lab.networks.statistics import norm_layers, of_each_batch
-from domainadaptor.lab.training.algorithm import Algorithm, Settings, accuracy, joined
-from domainadaptor.lab.training.inner_loop import passed, stepped
+from domainadaptor.lab.networks.statistics import batch_statistics, norm_layers
+from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
+from domainadaptor.lab.training.inner_loop import functional_logits, inner_step
 from domainadaptor.options import check_choice, check_count, check_number, defaults_of
 from domainadaptor.tasks.learned_loss import LearnedLoss
 
@@ -25,7 +25,7 @@ class LearnedLossARM(Algorithm):
 
     adapts = True
 
-    def __init__(self, network: nn.Module, settings: Settings, inner_lr: float, learns: str) -> None:
+    def __init__(self, network: nn.Module, settings: OptimizerSettings, inner_lr: float, learns: str) -> None:
         super().__init__(network, settings)
         self.heads[LEARNED_LOSS] = LearnedLoss(settings.classes)
         self.inner_lr = inner_lr
@@ -44,7 +44,7 @@ class LearnedLossARM(Algorithm):
             losses.append(F.cross_entropy(logits, batch.labels))
             right.append(accuracy(logits.detach(), batch.labels))
         with torch.no_grad():
-            self.network(joined(batches)[0])  # running statistics, for use without the inner step
+            self.network(concatenate(batches)[0])  # running statistics, for use without the inner step
         loss = torch.stack(losses).mean()
         self.step(loss)
         return {"loss": float(loss.detach()), "accuracy": sum(right) / len(right)}
@@ -53,14 +53,16 @@ class LearnedLossARM(Algorithm):
         """After the inner step, as the method arm does it."""
         if len(images) < 2:  # no statistics
             return super().predict(images)
-        with of_each_batch(self.network):
+        with batch_statistics(self.network):
             return self.adapted_logits(images)
 
     def adapted_logits(self, images: Tensor) -> Tensor:
         """The logits after the inner step on the same images."""
         learned = self.heads[LEARNED_LOSS]
-        after, _ = stepped(self._learning(), lambda p: learned(passed(self.network, p, images)), self.inner_lr)
-        return passed(self.network, after, images)
+        after, _ = inner_step(
+            self._learning(), lambda p: learned(functional_logits(self.network, p, images)), self.inner_lr
+        )
+        return functional_logits(self.network, after, images)
 
     def _learning(self) -> dict[str, Tensor]:
         everything: dict[str, Tensor] = dict(self.network.named_parameters())
@@ -87,7 +89,7 @@ class DomainwiseARM(Algorithm):
         """By the statistics of the batch, as the method adabn does it."""
         if len(images) < 2:
             return super().predict(images)
-        with of_each_batch(self.network):
+        with batch_statistics(self.network):
             return super().predict(images)
 
 
@@ -97,14 +99,14 @@ class ContextARM(Algorithm):
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """One step on the joined batch, whose statistics are those that the network will run with."""
         labels = torch.cat([batch.labels for batch in batches])
-        logits = self.pass_together(batches)
+        logits = self.joint_logits(batches)
         loss = F.cross_entropy(logits, labels)
         self.step(loss)
         return {"loss": float(loss.detach()), "accuracy": accuracy(logits.detach(), labels)}
 
-    def pass_together(self, batches: Sequence[DomainBatch]) -> Tensor:
+    def joint_logits(self, batches: Sequence[DomainBatch]) -> Tensor:
         """Each domain with its own context."""
-        return self.network(joined(batches)[0], [len(batch.labels) for batch in batches])  # type: ignore[no-any-return]
+        return self.network(concatenate(batches)[0], [len(batch.labels) for batch in batches])  # type: ignore[no-any-return]
 
     def _fresh(self) -> list[nn.Parameter]:
         return [*super()._fresh(), *self.network.get_submodule("context").parameters()]
@@ -112,7 +114,7 @@ class ContextARM(Algorithm):
 
 def arm(
     network: nn.Module,
-    settings: Settings,
+    settings: OptimizerSettings,
     *,
     variant: str = "ll",
     inner_lr: float = 0.1,

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from domainadaptor.lab.data.loaders import DomainBatch
-from domainadaptor.lab.networks.statistics import untracked
-from domainadaptor.lab.training.algorithm import Algorithm, Settings, accuracy, joined
+from domainadaptor.lab.networks.statistics import frozen_statistics
+from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
 from domainadaptor.tasks import Task, make_task
 
 __all__ = ["erm"]
@@ -17,13 +17,13 @@ __all__ = ["erm"]
 class ERM(Algorithm):
     """Cross-entropy over all domains, plus the weighted loss of each task on transformed images."""
 
-    def __init__(self, network: nn.Module, settings: Settings, tasks: Sequence[str] = ()) -> None:
+    def __init__(self, network: nn.Module, settings: OptimizerSettings, tasks: Sequence[str] = ()) -> None:
         super().__init__(network, settings)
         self.heads.update({name: make_task(name, self.width()) for name in tasks})
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """One step on the joined batch."""
-        images, labels = joined(batches)
+        images, labels = concatenate(batches)
         logits = self.network(images)
         loss = F.cross_entropy(logits, labels)
         numbers = {"accuracy": accuracy(logits.detach(), labels)}
@@ -31,7 +31,7 @@ class ERM(Algorithm):
             assert isinstance(task, Task)
             changed, targets = task.examples(images, draw)
             # The running statistics are those of whole, upright images: what the network will see.
-            with untracked(self.network):
+            with frozen_statistics(self.network):
                 answers = task(self.features(changed))
             task_loss = F.cross_entropy(answers, targets)
             loss = loss + task.weight * task_loss
@@ -40,7 +40,7 @@ class ERM(Algorithm):
         return {"loss": float(loss.detach()), **numbers}
 
 
-def erm(network: nn.Module, settings: Settings, *, tasks: Sequence[str] = ()) -> Algorithm:
+def erm(network: nn.Module, settings: OptimizerSettings, *, tasks: Sequence[str] = ()) -> Algorithm:
     """Cross-entropy over all source domains as one (DeepAll).
 
     Args:

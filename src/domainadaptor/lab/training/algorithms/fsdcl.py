@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.loaders import DomainBatch
 from domainadaptor.lab.networks.heads import features_of
-from domainadaptor.lab.networks.statistics import untracked
-from domainadaptor.lab.training.algorithm import Algorithm, Settings, accuracy, joined
+from domainadaptor.lab.networks.statistics import frozen_statistics
+from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
 from domainadaptor.options import check_number, suggestion
 
 __all__ = ["fsdcl"]
@@ -22,7 +22,7 @@ class FSDCL(Algorithm):
     def __init__(
         self,
         network: nn.Module,
-        settings: Settings,
+        settings: OptimizerSettings,
         stage: str,
         consistency: float,
         contrast: float,
@@ -39,7 +39,7 @@ class FSDCL(Algorithm):
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """One step on the joined batch."""
-        images, labels = joined(batches)
+        images, labels = concatenate(batches)
         domains = torch.cat([torch.full((len(b.labels),), at) for at, b in enumerate(batches)]).to(labels.device)
         with features_of(self.network, self.head) as features:
             logits, plain = self.network(images), features()
@@ -69,7 +69,7 @@ class FSDCL(Algorithm):
 
         handle = stage.register_forward_hook(restyle)
         try:
-            with untracked(self.network):
+            with frozen_statistics(self.network):
                 return self.network(images)  # type: ignore[no-any-return]
         finally:
             handle.remove()
@@ -119,7 +119,7 @@ def contrastive_loss(features: Tensor, labels: Tensor, domains: Tensor, temperat
 
 def fsdcl(
     network: nn.Module,
-    settings: Settings,
+    settings: OptimizerSettings,
     *,
     stage: str = "layer2",
     consistency: float = 12.0,

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.loaders import DomainBatch
-from domainadaptor.lab.training.algorithm import Algorithm, Settings, accuracy, joined
-from domainadaptor.lab.training.inner_loop import passed, stepped
+from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
+from domainadaptor.lab.training.inner_loop import functional_logits, inner_step
 from domainadaptor.options import check_flag, check_number
 
 __all__ = ["mldg"]
@@ -18,7 +18,7 @@ __all__ = ["mldg"]
 class MLDG(Algorithm):
     """Leaves one domain out of each step: loss on the others, plus loss on that one after a step on the others."""
 
-    def __init__(self, network: nn.Module, settings: Settings, beta: float, second_order: bool) -> None:
+    def __init__(self, network: nn.Module, settings: OptimizerSettings, beta: float, second_order: bool) -> None:
         super().__init__(network, settings)
         self.beta = beta
         self.second_order = second_order
@@ -28,7 +28,7 @@ class MLDG(Algorithm):
         if len(batches) < 2:
             raise BadOption("mldg leaves one source domain out of each step: it needs two or more")
         left_out = int(torch.randint(len(batches), (), generator=draw))
-        images, labels = joined([b for at, b in enumerate(batches) if at != left_out])
+        images, labels = concatenate([b for at, b in enumerate(batches) if at != left_out])
         loss, logits = self.outer_loss(images, labels, batches[left_out])
         self.step(loss)
         return {"loss": float(loss.detach()), "accuracy": accuracy(logits.detach(), labels)}
@@ -40,15 +40,19 @@ class MLDG(Algorithm):
         logits = self.network(images)  # also for the running statistics
         loss = F.cross_entropy(logits, labels)
         if self.second_order:
-            after, _ = stepped(parameters, lambda p: F.cross_entropy(passed(self.network, p, images), labels), lr)
+            after, _ = inner_step(
+                parameters, lambda p: F.cross_entropy(functional_logits(self.network, p, images), labels), lr
+            )
         else:
             gradients = torch.autograd.grad(loss, list(parameters.values()), retain_graph=True)
             after = {name: p - lr * g for (name, p), g in zip(parameters.items(), gradients, strict=True)}
-        later = F.cross_entropy(passed(self.network, after, left_out.images), left_out.labels)
+        later = F.cross_entropy(functional_logits(self.network, after, left_out.images), left_out.labels)
         return loss + self.beta * later, logits
 
 
-def mldg(network: nn.Module, settings: Settings, *, beta: float = 1.0, second_order: bool = False) -> Algorithm:
+def mldg(
+    network: nn.Module, settings: OptimizerSettings, *, beta: float = 1.0, second_order: bool = False
+) -> Algorithm:
     """A step on some source domains must also help on another one.
 
     Args:

@@ -10,9 +10,9 @@ from torch import nn
 from torch.optim import Optimizer
 
 from domainadaptor.lab.data.loaders import DomainBatch
-from domainadaptor.lab.networks.statistics import reestimate
-from domainadaptor.lab.training.algorithm import Algorithm, Settings, accuracy, joined
-from domainadaptor.lab.training.workers import average_gradients
+from domainadaptor.lab.networks.statistics import reestimate_statistics
+from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
+from domainadaptor.lab.training.distributed import average_gradients
 from domainadaptor.options import check_count, check_number
 
 __all__ = ["mvrml"]
@@ -21,7 +21,9 @@ __all__ = ["mvrml"]
 class MVRML(Algorithm):
     """Each trajectory splits the domains anew, steps on some, then on the rest, a few times over."""
 
-    def __init__(self, network: nn.Module, settings: Settings, trajectories: int, length: int, outer_lr: float) -> None:
+    def __init__(
+        self, network: nn.Module, settings: OptimizerSettings, trajectories: int, length: int, outer_lr: float
+    ) -> None:
         super().__init__(network, settings)
         self.trajectories, self.length = trajectories, length
         self.outer_lr = outer_lr
@@ -69,7 +71,7 @@ class MVRML(Algorithm):
         for part in (order[:split], order[split:]):
             if not part:
                 continue
-            images, labels = joined([batches[at] for at in part])
+            images, labels = concatenate([batches[at] for at in part])
             torch.clear_autocast_cache()  # it holds weights of before the last step
             logits = self.network(images)
             loss = F.cross_entropy(logits, labels)
@@ -81,9 +83,9 @@ class MVRML(Algorithm):
             right.append(accuracy(logits.detach(), labels))
         return sum(losses) / len(losses), sum(right) / len(right)
 
-    def before_check(self, rounds: Iterable[Sequence[DomainBatch]], steps: int) -> None:
+    def before_validation(self, rounds: Iterable[Sequence[DomainBatch]], steps: int) -> None:
         """Running statistics of the weights that were stepped to: no batch has passed through them."""
-        reestimate(self.network, islice(rounds, max(1, steps // 2)), self.pass_together)
+        reestimate_statistics(self.network, islice(rounds, max(1, steps // 2)), self.joint_logits)
 
     def resume_state(self) -> dict[str, Any]:
         """With the state of the inner optimizer, which is carried from one trajectory to the next."""
@@ -97,7 +99,7 @@ class MVRML(Algorithm):
 
 def mvrml(
     network: nn.Module,
-    settings: Settings,
+    settings: OptimizerSettings,
     *,
     trajectories: int = 3,
     length: int = 3,

@@ -11,34 +11,34 @@ from torch import Tensor, nn
 from domainadaptor.lab.data.loaders import DomainBatch
 
 
-def count() -> int:
+def world_size() -> int:
     """How many processes there are; 1 without torchrun."""
     return dist.get_world_size() if _together() else 1
 
 
-def is_first() -> bool:
+def is_main_process() -> bool:
     """Whether this process is the one that writes files."""
     return not _together() or dist.get_rank() == 0
 
 
-def wait() -> None:
+def barrier() -> None:
     """Until all processes are here."""
     if _together():
         dist.barrier()
 
 
-def start_alike(module: nn.Module) -> None:
+def broadcast_parameters(module: nn.Module) -> None:
     """The first process's parameters and buffers, in all of them."""
     if _together():
         for tensor in [*module.parameters(), *module.buffers()]:
             dist.broadcast(tensor.detach(), src=0)
 
 
-def share(batch: DomainBatch) -> DomainBatch:
+def local_share(batch: DomainBatch) -> DomainBatch:
     """Every process's part of a batch; all of it where there is one process, or fewer images than processes."""
-    if not _together() or len(batch.labels) < count():
+    if not _together() or len(batch.labels) < world_size():
         return batch
-    rank, step = dist.get_rank(), count()
+    rank, step = dist.get_rank(), world_size()
     return batch._replace(images=batch.images[rank::step], labels=batch.labels[rank::step])
 
 
@@ -55,7 +55,7 @@ def average_statistics(module: nn.Module) -> None:
 
 
 @contextmanager
-def joined_by_torchrun(device: torch.device) -> Iterator[torch.device]:
+def torchrun_group(device: torch.device) -> Iterator[torch.device]:
     """Joins the other processes if torchrun started this one; yields the device of this process."""
     if "TORCHELASTIC_RUN_ID" not in os.environ or "LOCAL_RANK" not in os.environ:
         yield device
@@ -81,6 +81,6 @@ def _average(tensors: Iterable[Tensor]) -> None:
     if held:
         flat = torch.cat([tensor.reshape(-1) for tensor in held])
         dist.all_reduce(flat)
-        flat /= count()
+        flat /= world_size()
         for tensor, part in zip(held, flat.split([t.numel() for t in held]), strict=True):
             tensor.copy_(part.view_as(tensor))

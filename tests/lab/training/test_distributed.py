@@ -12,14 +12,14 @@ import torch.multiprocessing as mp
 import torch.nn.functional as F
 
 from domainadaptor.lab.data.loaders import DomainBatch
-from domainadaptor.lab.training import workers
+from domainadaptor.lab.training import distributed
 
 
 def test_one_process_alone_changes_nothing():
     batch = DomainBatch(torch.randn(5, 3, 2, 2), torch.arange(5), "a")
-    assert workers.share(batch) is batch
-    assert workers.count() == 1
-    assert workers.is_first()
+    assert distributed.local_share(batch) is batch
+    assert distributed.world_size() == 1
+    assert distributed.is_main_process()
 
 
 def _work(rank: int, port: int, folder: str) -> None:
@@ -27,12 +27,12 @@ def _work(rank: int, port: int, folder: str) -> None:
     torch.manual_seed(0)
     net = torch.nn.Linear(4, 3)
     x, y = torch.randn(8, 4), torch.arange(8) % 3
-    part = workers.share(DomainBatch(x, y, "a"))
+    part = distributed.local_share(DomainBatch(x, y, "a"))
     F.cross_entropy(net(part.images), part.labels).backward()
-    workers.average_gradients(net.parameters())
+    distributed.average_gradients(net.parameters())
     norm = torch.nn.BatchNorm1d(4)
     norm.running_mean.fill_(float(rank))
-    workers.average_statistics(norm)
+    distributed.average_statistics(norm)
     torch.save({"grad": net.weight.grad, "mean": norm.running_mean, "labels": part.labels}, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 

@@ -23,29 +23,29 @@ from domainadaptor.lab.data.loaders import DomainBatch, TrainingBatches, images_
 from domainadaptor.lab.data.preprocessing import Preprocessing, squashed
 from domainadaptor.lab.files import owned, replacing
 from domainadaptor.lab.networks.checkpoint import (
-    Card,
     Checkpoint,
+    CheckpointCard,
     is_checkpoint,
     load_checkpoint,
     make_network,
     save_checkpoint,
 )
 from domainadaptor.lab.networks.context import ContextNetwork
-from domainadaptor.lab.networks.pretrained import load_body, pretrained
-from domainadaptor.lab.networks.weights import fit_weights, read_weights
-from domainadaptor.lab.networks.zoo import blueprint
+from domainadaptor.lab.networks.pretrained import find_pretrained, load_backbone
+from domainadaptor.lab.networks.weights import load_weights, read_weights
+from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.lab.revision import revision
-from domainadaptor.lab.training import workers
+from domainadaptor.lab.training import distributed
 from domainadaptor.lab.training.algorithm import Algorithm
-from domainadaptor.lab.training.fit import Batches, Moment, Plan, fit, validate
-from domainadaptor.lab.training.recipe import WEIGHTS, Recipe
+from domainadaptor.lab.training.fit import Batches, TrainingProgress, TrainingSchedule, fit, validate
+from domainadaptor.lab.training.recipe import CHECKPOINT_FILE, TrainingRecipe
 from domainadaptor.lab.training.selection import make_selection
 
 _IN_THE_LOG = ("validation", "statistics_variance")  # of every epoch; the record has the last
 
 
 @dataclass(frozen=True)
-class Place:
+class TrainingWorkspace:
     """Where a run works: device, data root, folders."""
 
     device: torch.device
@@ -56,15 +56,20 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Watcher:
+class TrainingCallbacks:
     """Whom a run tells how it goes."""
 
-    moment: Callable[[Moment], None]
+    moment: Callable[[TrainingProgress], None]
     preparing: Progress
 
 
 def train(
-    recipe: Recipe, dataset: DomainDataset, targets: Sequence[str], place: Place, watcher: Watcher, command: str
+    recipe: TrainingRecipe,
+    dataset: DomainDataset,
+    targets: Sequence[str],
+    place: TrainingWorkspace,
+    watcher: TrainingCallbacks,
+    command: str,
 ) -> dict[str, Any]:
     """Trains, or finds what was trained before with the same recipe; returns the record, which lies beside the weights.
 
@@ -80,11 +85,11 @@ def train(
     """
     _check_images(recipe, dataset)
     folder = place.runs / recipe.id()
-    with owned(folder) if workers.is_first() else nullcontext():
+    with owned(folder) if distributed.is_main_process() else nullcontext():
         return _train_or_find(recipe, dataset, targets, place, watcher, command, folder)
 
 
-def _check_images(recipe: Recipe, dataset: DomainDataset) -> None:
+def _check_images(recipe: TrainingRecipe, dataset: DomainDataset) -> None:
     """What can be known of the data before anything is trained."""
     if len(dataset.classes) < 2:
         raise BadFile(f"{dataset.name} has the class {dataset.classes[0]!r} alone: expected two or more to tell apart")
@@ -111,22 +116,22 @@ def _check_readable(held: Sequence[DomainImages]) -> None:
 
 
 def _train_or_find(
-    recipe: Recipe,
+    recipe: TrainingRecipe,
     dataset: DomainDataset,
     targets: Sequence[str],
-    place: Place,
-    watcher: Watcher,
+    place: TrainingWorkspace,
+    watcher: TrainingCallbacks,
     command: str,
     folder: Path,
 ) -> dict[str, Any]:
     preprocessing = _preprocessing(recipe)
-    record_path, weights_path = folder / "record.json", folder / WEIGHTS
+    record_path, weights_path = folder / "record.json", folder / CHECKPOINT_FILE
     if record_path.is_file() and weights_path.is_file():
         record = _read(record_path)
     else:
         record = _train(recipe, dataset, place, watcher, preprocessing, folder) | {"command": command}
         _write(record_path, record)
-        workers.wait()
+        distributed.barrier()
         (folder / "resume.pt").unlink(missing_ok=True)
     missing = [target for target in targets if target not in record["target_accuracy"]]
     if missing:
@@ -136,11 +141,16 @@ def _train_or_find(
 
 
 def _train(
-    recipe: Recipe, dataset: DomainDataset, place: Place, watcher: Watcher, preprocessing: Preprocessing, folder: Path
+    recipe: TrainingRecipe,
+    dataset: DomainDataset,
+    place: TrainingWorkspace,
+    watcher: TrainingCallbacks,
+    preprocessing: Preprocessing,
+    folder: Path,
 ) -> dict[str, Any]:
     network, origin, note = _start_network(recipe, dataset, place)
     algorithm = recipe.make(network, len(dataset.classes)).to(place.device).to(memory_format=torch.channels_last)
-    workers.start_alike(algorithm)
+    distributed.broadcast_parameters(algorithm)
     torch.backends.cudnn.deterministic = True  # the same command ends with the same weights, on a GPU too
     _try_a_step(algorithm, recipe, place.device)
     larger = squashed(before_cropping(recipe.size))
@@ -155,7 +165,7 @@ def _train(
     pictures = {source: _pictures(dataset, source, preprocessing, place, watcher) for source in recipe.sources}
     validation = {source: _batches(p, preprocessing, "val") for source, p in pictures.items()}
     _check_readable([*sources, *pictures.values()])
-    plan = Plan(recipe.epochs, recipe.lr, recipe.schedule, recipe.warmup, recipe.precision)
+    plan = TrainingSchedule(recipe.epochs, recipe.lr, recipe.schedule, recipe.warmup, recipe.precision)
     begun = time.perf_counter()
     outcome = fit(
         algorithm,
@@ -171,7 +181,7 @@ def _train(
     metrics = validate(algorithm.network, validation, place.device)
     trained = algorithm.network
     context = trained.channels if isinstance(trained, ContextNetwork) else 0
-    card = Card(
+    card = CheckpointCard(
         recipe.network,
         dataset.classes,
         preprocessing,
@@ -188,8 +198,8 @@ def _train(
         note,
     )
     heads = {name: head.state_dict() for name, head in algorithm.heads.items()}
-    if workers.is_first():
-        save_checkpoint(folder / WEIGHTS, Checkpoint(card, trained.state_dict(), heads))
+    if distributed.is_main_process():
+        save_checkpoint(folder / CHECKPOINT_FILE, Checkpoint(card, trained.state_dict(), heads))
     skipped = dict(dataset.skipped)
     unreadable = {
         f"{held.domain.name}/{name}": why
@@ -219,7 +229,7 @@ def _train(
     }
 
 
-def _try_a_step(algorithm: Algorithm, recipe: Recipe, device: torch.device) -> None:
+def _try_a_step(algorithm: Algorithm, recipe: TrainingRecipe, device: torch.device) -> None:
     """One update of a copy on blank images: whatever the network or the algorithm cannot do shows before the work.
 
     Raises:
@@ -246,27 +256,31 @@ def _try_a_step(algorithm: Algorithm, recipe: Recipe, device: torch.device) -> N
         ) from error
 
 
-def _start_network(recipe: Recipe, dataset: DomainDataset, place: Place) -> tuple[nn.Module, str, str]:
+def _start_network(
+    recipe: TrainingRecipe, dataset: DomainDataset, place: TrainingWorkspace
+) -> tuple[nn.Module, str, str]:
     """The network to train, where its weights come from, and what must be said of them."""
-    plan = blueprint(recipe.network)
+    plan = find_network(recipe.network)
     network = make_network(
         recipe.network, len(dataset.classes), head_bias=recipe.head_bias, norm=recipe.norm, seed=recipe.seed
     )
     if recipe.weights == "none":
         return network, "random weights", ""
     if recipe.weights == "pretrained":
-        found = pretrained(plan, place.root)
-        load_body(network, found.tensors, plan, found.origin)
+        found = find_pretrained(plan, place.root)
+        load_backbone(network, found.tensors, plan, found.origin)
         return network, found.origin, found.note
-    path = place.runs / recipe.weights / WEIGHTS
+    path = place.runs / recipe.weights / CHECKPOINT_FILE
     path = path if path.is_file() else place.start or Path(recipe.weights)
     if is_checkpoint(path):
         return _go_on_from(path, network, recipe, dataset)
-    load_body(network, read_weights(path), plan, str(path))
+    load_backbone(network, read_weights(path), plan, str(path))
     return network, path.name, ""
 
 
-def _go_on_from(path: Path, network: nn.Module, recipe: Recipe, dataset: DomainDataset) -> tuple[nn.Module, str, str]:
+def _go_on_from(
+    path: Path, network: nn.Module, recipe: TrainingRecipe, dataset: DomainDataset
+) -> tuple[nn.Module, str, str]:
     """A network that was trained here before: its head is kept where the task is the same."""
     started = load_checkpoint(path)
     card = started.card
@@ -283,9 +297,9 @@ def _go_on_from(path: Path, network: nn.Module, recipe: Recipe, dataset: DomainD
         recipe.norm,
         0,
     ):
-        fit_weights(network, started.tensors, path, dataset.classes)
+        load_weights(network, started.tensors, path, dataset.classes)
     else:
-        load_body(network, dict(started.tensors), blueprint(recipe.network), str(path))
+        load_backbone(network, dict(started.tensors), find_network(recipe.network), str(path))
     notes = [card.note] if card.note else []
     if card.dataset == dataset.name and card.recipe.get("data") != recipe.data:
         notes.append(
@@ -301,14 +315,18 @@ def _go_on_from(path: Path, network: nn.Module, recipe: Recipe, dataset: DomainD
     return network, path.parent.name, "; ".join(notes)
 
 
-def _preprocessing(recipe: Recipe) -> Preprocessing:
+def _preprocessing(recipe: TrainingRecipe) -> Preprocessing:
     """The paper's test pipeline at the recipe's size, with the mean and deviation that the network was trained with."""
-    own = blueprint(recipe.network).preprocessing
+    own = find_network(recipe.network).preprocessing
     return replace(squashed(recipe.size, own.mean, own.std), interpolation=own.interpolation)
 
 
 def _pictures(
-    dataset: DomainDataset, domain: str, preprocessing: Preprocessing, place: Place, watcher: Watcher
+    dataset: DomainDataset,
+    domain: str,
+    preprocessing: Preprocessing,
+    place: TrainingWorkspace,
+    watcher: TrainingCallbacks,
 ) -> DomainImages:
     pictures = DomainImages(dataset.domain(domain), preprocessing)
     if place.images is not None:
@@ -324,8 +342,8 @@ def _batches(pictures: DomainImages, preprocessing: Preprocessing, part: Split) 
 def _target_accuracy(
     targets: Sequence[str],
     dataset: DomainDataset,
-    place: Place,
-    watcher: Watcher,
+    place: TrainingWorkspace,
+    watcher: TrainingCallbacks,
     preprocessing: Preprocessing,
     weights: Path,
 ) -> Mapping[str, float]:
@@ -345,7 +363,7 @@ def _environment(device: torch.device) -> dict[str, Any]:
         "python": platform.python_version(),
         "device": str(device),
         "threads": torch.get_num_threads(),
-        "processes": workers.count(),
+        "processes": distributed.world_size(),
         "machine": platform.machine(),
     }
 
@@ -362,14 +380,14 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise BadFile(
             f"{str(path)!r} is damaged ({type(error).__name__}: {error}): expected the record of the run whose weights "
-            f"lie beside it. `evaluate` and `predict` take {WEIGHTS} as it is; to train it again, to the same weights "
-            "and a new record, delete the damaged file"
+            f"lie beside it. `evaluate` and `predict` take {CHECKPOINT_FILE} as it is; to train it again, to the same "
+            "weights and a new record, delete the damaged file"
         ) from error
     return record
 
 
 def _write(path: Path, record: Mapping[str, Any]) -> None:
-    if not workers.is_first():
+    if not distributed.is_main_process():
         return
     with replacing(path) as beside:
         beside.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
