@@ -113,7 +113,7 @@ def make(net: nn.Module, name: str, **options: Any) -> da.Adaptor:
 
 def needs(name: str, what: str) -> bool:
     """Whether a method says that it needs this."""
-    said = da.about(name)
+    said = da.method_info(name)
     return said is not None and what in said.needs
 
 

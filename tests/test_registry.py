@@ -22,7 +22,7 @@ def test_a_new_file_in_the_folder_is_a_new_method(tmp_path, monkeypatch):
 
     monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
     assert domainadaptor.list_methods()["half-way"] == "Half source, half batch."
-    assert domainadaptor.options_of("half-way") == {"share": 0.5}
+    assert domainadaptor.method_info("half-way").defaults == {"share": 0.5}
 
 
 def test_files_beside_the_methods(tmp_path, monkeypatch):

@@ -1,86 +1,85 @@
-"""Makes a trained image classifier work, at test time, on data it was never trained for."""
+"""Test-time adaptation: make a trained image classifier work on data it was never trained for.
 
-from collections.abc import Callable
-from typing import Any
+Names are imported when they are first used: `import domainadaptor`, `list_methods()` and `method_info()` do not load
+torch.
+"""
 
-from torch import nn
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from domainadaptor import registry as _registry
-from domainadaptor.adaptation.adaptor import Adaptation as Adaptation
-from domainadaptor.adaptation.adaptor import Adaptor as Adaptor
-from domainadaptor.adaptation.guard import CollapseGuard as CollapseGuard
-from domainadaptor.adaptation.logits import OutputReader as OutputReader
-from domainadaptor.adaptation.predict import predict as predict
-from domainadaptor.adaptation.step import StepAdaptor as StepAdaptor
+from domainadaptor.catalog import MethodInfo as MethodInfo
+from domainadaptor.catalog import list_methods as list_methods
+from domainadaptor.catalog import method as method
+from domainadaptor.catalog import method_info as method_info
+from domainadaptor.catalog import variant as variant
 from domainadaptor.errors import AdaptationError as AdaptationError
 from domainadaptor.errors import BadBatch as BadBatch
 from domainadaptor.errors import BadFile as BadFile
 from domainadaptor.errors import BadOption as BadOption
 from domainadaptor.errors import SourceChanged as SourceChanged
 from domainadaptor.errors import UnsupportedNetwork as UnsupportedNetwork
-from domainadaptor.method_card import About as About
-from domainadaptor.options import check_flag as _check_flag
-from domainadaptor.options import check_names as _check_names
-from domainadaptor.options import defaults_of as _defaults_of
-from domainadaptor.options import meanings_of as _meanings_of
+from domainadaptor.options import Option as Option
+
+if TYPE_CHECKING:
+    from domainadaptor.adaptation.adapt import adapt as adapt
+    from domainadaptor.adaptation.adaptor import Adaptation as Adaptation
+    from domainadaptor.adaptation.adaptor import Adaptor as Adaptor
+    from domainadaptor.adaptation.guard import CollapseGuard as CollapseGuard
+    from domainadaptor.adaptation.logits import OutputReader as OutputReader
+    from domainadaptor.adaptation.losses import entropy as entropy
+    from domainadaptor.adaptation.objective import LogitLoss as LogitLoss
+    from domainadaptor.adaptation.objective import Objective as Objective
+    from domainadaptor.adaptation.predict import predict as predict
+    from domainadaptor.adaptation.predictor import Predictor as Predictor
+    from domainadaptor.adaptation.step import StepAdaptor as StepAdaptor
+    from domainadaptor.norms.batch_only import batch_only as batch_only
+    from domainadaptor.norms.mixed import MixedNorm as MixedNorm
 
 __version__ = "0.1.0"
 
-_METHODS = "domainadaptor.methods"
+_LAZY = {
+    "Adaptation": "adaptation.adaptor",
+    "Adaptor": "adaptation.adaptor",
+    "CollapseGuard": "adaptation.guard",
+    "LogitLoss": "adaptation.objective",
+    "MixedNorm": "norms.mixed",
+    "Objective": "adaptation.objective",
+    "OutputReader": "adaptation.logits",
+    "Predictor": "adaptation.predictor",
+    "StepAdaptor": "adaptation.step",
+    "adapt": "adaptation.adapt",
+    "batch_only": "norms.batch_only",
+    "entropy": "adaptation.losses",
+    "predict": "adaptation.predict",
+}
+
+__all__ = [
+    "AdaptationError",
+    "BadBatch",
+    "BadFile",
+    "BadOption",
+    "MethodInfo",
+    "Option",
+    "SourceChanged",
+    "UnsupportedNetwork",
+    "__version__",
+    "list_methods",
+    "method",
+    "method_info",
+    "variant",
+    *_LAZY,
+]
 
 
-def adapt(
-    network: nn.Module,
-    method: str | Callable[..., Adaptor] = "domainadaptor-t",
-    *,
-    output: OutputReader | None = None,
-    guard: bool = False,
-    **options: Any,
-) -> Adaptor:
-    """Wraps a trained network so that it adapts to each batch it predicts; the network itself is never changed.
+if not TYPE_CHECKING:  # type checkers must not accept every name
 
-    Args:
-        network: Any trained network with batch normalization, from a batch of images to logits.
-        method: A name in `list_methods()`, a function like those, or "package.module:function" of your own.
-        output: A function from what the network returns to its logits, where that is neither a tensor, a tuple,
-            a dict with "logits" nor an object with `.logits`.
-        guard: Whether a method that remembers batches goes back to the source network, and answers a batch with it,
-            when predictions and weights look like collapse (`CollapseGuard` has the rule); the result's note says so.
-        **options: The method's own, as `domainadaptor methods NAME` lists them.
-    """
-    if isinstance(method, nn.Module):
-        raise BadOption(
-            f"the method is a {type(method).__name__}: the network comes first, as in adapt(network, 'adabn')"
-        )
-    function = _registry.find(_METHODS, "method", method)
-    _check_names(function, str(method), options)
-    adaptor = function(network, **options)
-    if not isinstance(adaptor, Adaptor):
-        raise BadOption(f"method {method!r} returned a {type(adaptor).__name__}; expected an Adaptor")
-    adaptor.output = output
-    _check_flag("guard", guard)
-    if guard:
-        if adaptor.reset_every == 1:
-            raise BadOption(f"guard=True makes no sense with method {method!r}: it forgets after each batch")
-        adaptor.collapse = CollapseGuard()
-    return adaptor
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+        globals()[name] = value
+        return value
 
 
-def list_methods() -> dict[str, str]:
-    """Every method's name with one sentence on what it does."""
-    return {name: _registry.sentence(function) for name, function in _registry.table(_METHODS).items()}
-
-
-def about(method: str | Callable[..., Adaptor]) -> About | None:
-    """A method's paper, year, kind, needs and cost; None where its function does not say."""
-    return getattr(_registry.find(_METHODS, "method", method), "about", None)
-
-
-def options_of(method: str | Callable[..., Adaptor]) -> dict[str, Any]:
-    """A method's options with their defaults."""
-    return _defaults_of(_registry.find(_METHODS, "method", method))
-
-
-def meanings_of(method: str | Callable[..., Adaptor]) -> dict[str, str]:
-    """A method's options, each with what it means and which values it takes."""
-    return _meanings_of(_registry.find(_METHODS, "method", method))
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -15,9 +15,9 @@ from tests.adaptation.fingerprints import assert_same, fingerprint, tensors
 from tests.conftest import ANSWER_THEMSELVES, GoldenNet, batch, make, one_network, stir, suited
 
 METHODS = list(da.list_methods())
-LEARNING = [name for name in METHODS if da.options_of(name).get("loss")]
-ONLINE = [name for name in METHODS if da.options_of(name).get("reset_every", 1) != 1]
-PREDICTING = [name for name in METHODS if da.about(name).kind == "prediction"]  # in place of the network's head
+LEARNING = [name for name in METHODS if da.method_info(name).defaults.get("loss")]
+ONLINE = [name for name in METHODS if da.method_info(name).defaults.get("reset_every", 1) != 1]
+PREDICTING = [name for name in METHODS if da.method_info(name).kind == "prediction"]  # in place of the network's head
 EPISODIC = [name for name in METHODS if name not in ONLINE]
 
 
@@ -149,7 +149,7 @@ def test_the_adapted_plain_network_repeats_the_adapted_logits(method, images):
     plain = adaptor.adapted(images)
     assert type(plain) is GoldenNet
     assert not plain.training
-    after = {"predict": "after"} if "predict" in da.options_of(method) else {}
+    after = {"predict": "after"} if "predict" in da.method_info(method).defaults else {}
     again = make(net, method, **after, **({"lr": 0.1, "steps": 2} if method in LEARNING else {}))
     torch.testing.assert_close(plain(images).detach(), again(images), atol=1e-5, rtol=1e-5)
     assert {n: p.requires_grad for n, p in plain.named_parameters()} == {

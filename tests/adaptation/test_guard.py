@@ -14,7 +14,7 @@ from domainadaptor.errors import BadOption
 from tests import conftest
 from tests.conftest import GoldenNet, batch, stir
 
-ONLINE = [name for name in da.list_methods() if da.options_of(name).get("reset_every", 1) != 1]
+ONLINE = [name for name in da.list_methods() if da.method_info(name).defaults.get("reset_every", 1) != 1]
 BATCHES = 200
 SIZE = 16
 
@@ -227,8 +227,8 @@ def test_its_window_counts_images():
 def test_every_method_that_remembers_can_be_guarded(method):
     net = conftest.suited(stir(GoldenNet()), method)
     batches = [batch(6, 3, 12, 12, seed=seed) for seed in range(3)]
-    quick = {"lr": 10.0} if "lr" in da.options_of(method) else {}
-    slow = {"lr": 1e-6} if "lr" in da.options_of(method) else {}
+    quick = {"lr": 10.0} if "lr" in da.method_info(method).defaults else {}
+    slow = {"lr": 1e-6} if "lr" in da.method_info(method).defaults else {}
     calm, free = conftest.make(net, method, guard=True, **slow), conftest.make(net, method, **slow)
     assert all(torch.equal(calm(x), free(x)) for x in batches)
     adaptor = conftest.make(net, method, guard=True, **quick)

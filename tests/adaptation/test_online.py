@@ -12,12 +12,12 @@ import domainadaptor as da
 from tests.conftest import GoldenNet, batch, stir
 from tests.conftest import make as build
 
-METHODS = [name for name in da.list_methods() if "reset_every" in da.options_of(name)]
+METHODS = [name for name in da.list_methods() if "reset_every" in da.method_info(name).defaults]
 BATCHES = [batch(6, 3, 12, 12, seed=seed) for seed in range(5)]
 
 
 def make(method, net, **options):
-    fast = {"lr": 0.05} if "lr" in da.options_of(method) else {}
+    fast = {"lr": 0.05} if "lr" in da.method_info(method).defaults else {}
     return build(net, method, **{"reset_every": None, **fast, **options})
 
 
@@ -84,7 +84,7 @@ def test_looking_and_empty_batches_change_nothing(method, net):
 @pytest.mark.parametrize("guard", [False, True])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_peek_is_the_next_answer_and_changes_nothing(method, guard, net):
-    quiet = {"lr": 1e-3} if guard and "lr" in da.options_of(method) else {}
+    quiet = {"lr": 1e-3} if guard and "lr" in da.method_info(method).defaults else {}
     expected = answers(make(method, net, guard=guard, **quiet))
     adaptor = make(method, net, guard=guard, **quiet)
     for images, answer in zip(BATCHES, expected, strict=True):

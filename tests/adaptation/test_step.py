@@ -78,7 +78,7 @@ def test_equal_logits_stay_finite(net, images):
         result = make(suited(copy.deepcopy(net), method), method).adapt(images)
         assert torch.isfinite(result.logits).all()
         assert not result.fell_back
-        if da.about(method).kind != "prediction":
+        if da.method_info(method).kind != "prediction":
             torch.testing.assert_close(result.logits, torch.zeros(8, 7), atol=1e-9, rtol=0)  # entropies are flat there
 
 

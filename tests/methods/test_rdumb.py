@@ -12,8 +12,8 @@ OPTIONS = {"lr": 0.05, "margin": 0.7, "eps": 0.9}
 
 
 def test_it_starts_over_every_so_many_batches():
-    assert da.options_of("rdumb")["reset_every"] == 1000
-    assert {**da.options_of("rdumb"), "reset_every": None} == da.options_of("eta")
+    assert da.method_info("rdumb").defaults["reset_every"] == 1000
+    assert {**da.method_info("rdumb").defaults, "reset_every": None} == da.method_info("eta").defaults
     adaptor = da.adapt(network(), "rdumb", reset_every=3, **OPTIONS)
     got = [adaptor(x) for x in BATCHES]
     for start in (0, 3, 6):

@@ -83,7 +83,7 @@ def _fitting(method: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options that a method has; Tent predicts after its step, as the others do."""
     import domainadaptor
 
-    known = domainadaptor.options_of(method)
+    known = domainadaptor.method_info(method).defaults
     fitting = {name: value for name, value in options.items() if name in known}
     if method == "tent":
         fitting.setdefault("predict", "after")

@@ -83,7 +83,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Test a network on domains it never saw, untouched and adapted, under a protocol that says all of the order."""
-    from domainadaptor import options_of
+    from domainadaptor import method_info
     from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.evaluation.protocols import check_protocol
     from domainadaptor.lab.experiments.networks import Located, named_run
@@ -99,7 +99,7 @@ def evaluate(
     if option and len(methods) > 1 and not measure:
         raise BadOption("--option is for one --method; run the command once for each, with the same --output")
     for name in methods:
-        options_of(name)  # a wrong name is said before anything runs
+        method_info(name, allow_import=True)  # a wrong name is reported before anything runs
     protocol_options = parse_options(protocol_option or [], "--protocol-option", "subset=128")
     check_protocol(protocol, protocol_options)
     workshop = Workshop(root, cache_folder() / "images" if cache else None, find_device(device))

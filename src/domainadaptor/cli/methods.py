@@ -22,14 +22,14 @@ def methods(
     if as_json:
         print_json(
             {
-                method: {"does": text, "options": domainadaptor.options_of(method), "about": _asdict(method)}
+                method: {"does": text, "options": domainadaptor.method_info(method).defaults, "about": _asdict(method)}
                 for method, text in known.items()
             }
         )
         return
     table = Table(Column("method", no_wrap=True), "what it does", "paper", "kind", "needs", "passes")
     for method, text in known.items():
-        is_ = domainadaptor.about(method)
+        is_ = domainadaptor.method_info(method)
         paper = f"{is_.paper} {is_.year}" if is_ and is_.year else ""
         cost = f"{is_.forwards} forward, {is_.backwards} backward" if is_ else ""
         row = (paper, is_.kind, ", ".join(is_.needs) or "nothing", cost) if is_ else ("",) * 4
@@ -39,12 +39,12 @@ def methods(
 
 
 def _asdict(method: str) -> dict[str, object] | None:
-    said = domainadaptor.about(method)
+    said = domainadaptor.method_info(method)
     return None if said is None else asdict(said)
 
 
 def _show_options(name: str, as_json: bool) -> None:
-    options, meanings = domainadaptor.options_of(name), domainadaptor.meanings_of(name)
+    options, meanings = domainadaptor.method_info(name).defaults, domainadaptor.meanings_of(name)
     if as_json:
         print_json({option: {"default": default, "means": meanings[option]} for option, default in options.items()})
         return

@@ -132,14 +132,14 @@ def _images_before(
     method: str, source: Path, target: Path, transform: "Callable[[Image.Image], Tensor]", batch_size: int, seed: int
 ) -> "dict[str, FolderImages]":
     """What a method looks at before the first batch: images like those of the training, and those to predict."""
-    from domainadaptor import options_of
+    from domainadaptor import method_info
     from domainadaptor.lab.data.sample import FolderImages
 
     try:
         known = FolderImages(source, transform, seed=seed, most=_MOST_SOURCE_IMAGES, batch_size=batch_size)
     except BadFile as error:
         raise BadFile(f"--source-images: {error}") from error
-    if "target_images" not in options_of(method):
+    if "target_images" not in method_info(method).defaults:
         return {"source_images": known}
     return {"source_images": known, "target_images": FolderImages(target, transform, seed=seed, batch_size=batch_size)}
 

@@ -35,7 +35,7 @@ def options_from(
     there: dict[str, Any] = {"source_images": source_images, "target_images": target_images, "seed": seed}
     if preprocessing is not None:
         there |= {"mean": preprocessing.mean, "std": preprocessing.std}
-    known = domainadaptor.options_of(method)
+    known = domainadaptor.method_info(method).defaults
     fitting = {option: value for option, value in there.items() if option in known and value is not None}
     return {**heads_for(method, heads or {}), **fitting}
 
@@ -46,6 +46,6 @@ def check_wants_source_images(method: str, flag: str) -> None:
     Raises:
         BadOption: It has none.
     """
-    if "source_images" not in domainadaptor.options_of(method):
-        wanting = [name for name in domainadaptor.list_methods() if "source_images" in domainadaptor.options_of(name)]
+    if "source_images" not in domainadaptor.method_info(method).defaults:
+        wanting = [name for name in domainadaptor.list_methods() if "source_images" in domainadaptor.method_info(name).defaults]
         raise BadOption(f"{method} has no use for source images: leave out {flag}, which is for {', '.join(wanting)}")

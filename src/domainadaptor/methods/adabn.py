@@ -6,21 +6,14 @@ from torch import nn
 
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.method_card import about
+from domainadaptor.catalog import method
 from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.norms.moments import VARIANCES, Variance
-from domainadaptor.options import check_choice
+from domainadaptor.norms.moments import Variance
 
 __all__ = ["adabn"]
 
 
-@about("Li et al., AdaBN", 2018, "statistics", forwards="1")
+@method(paper="Li et al., AdaBN", year=2018, kind="statistics", forwards="1")
 def adabn(network: nn.Module, *, variance: Variance = "biased") -> Adaptor:
-    """Batch statistics in every norm layer, nothing else: each batch is normalized by itself.
-
-    Args:
-        network: Any trained network with batch normalization.
-        variance: "biased" as batch normalization trains, or "unbiased".
-    """
-    check_choice("variance", variance, VARIANCES)
+    """Normalize each batch with its own statistics."""
     return StepAdaptor(network, norm=partial(batch_only, variance=variance))

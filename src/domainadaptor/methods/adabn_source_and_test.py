@@ -13,22 +13,22 @@ from domainadaptor.adaptation.batch import checked_batch
 from domainadaptor.adaptation.learning import LearningAdaptor
 from domainadaptor.adaptation.logits import finite
 from domainadaptor.adaptation.predict import images_of
+from domainadaptor.catalog import method
 from domainadaptor.errors import BadBatch, BadOption
-from domainadaptor.method_card import about
-from domainadaptor.norms.moments import VARIANCES, Variance
+from domainadaptor.norms.moments import Variance
 from domainadaptor.norms.pooled import PooledNorm
 from domainadaptor.norms.recognize import SourceNorm
-from domainadaptor.options import check_choice, check_count
+from domainadaptor.option_types import Count, Images
 
 __all__ = ["adabn_source_and_test"]
-
-Images = Tensor | Iterable[Any]
 
 
 class PooledAdaptor(LearningAdaptor):
     """Measures the statistics of all given images when it is made, and predicts with them ever after."""
 
-    def __init__(self, network: nn.Module, images: Mapping[str, Images], variance: Variance, batch_size: int) -> None:
+    def __init__(
+        self, network: nn.Module, images: Mapping[str, Iterable[Any]], variance: Variance, batch_size: int
+    ) -> None:
         super().__init__(network)
         self._images = images
         self._variance: Variance = variance
@@ -78,30 +78,33 @@ class PooledAdaptor(LearningAdaptor):
         return Adaptation(logits, logits.clone(), None, {}, None)
 
 
-@about("Li et al., AdaBN", 2018, "statistics", forwards="1 (and 1 of all given images)", needs=("source samples",))
+@method(
+    paper="Li et al., AdaBN",
+    year=2018,
+    kind="statistics",
+    forwards="1 (and 1 of all given images)",
+    needs=("source samples",),
+)
 def adabn_source_and_test(
     network: nn.Module,
     *,
-    source_images: Images | None = None,
-    target_images: Images | None = None,
+    source_images: Images = None,
+    target_images: Images = None,
     variance: Variance = "unbiased",
-    batch_size: int = 64,
+    batch_size: Count = 64,
 ) -> Adaptor:
-    """Statistics of all source and all test images together, measured once; then plain inference.
+    """Measure statistics once, on all source and test images.
 
-    One pass over each: batches are normalized by themselves on the way, as in training, and all values that a layer was
-    given count alike, wherever they came from. The images are kept, to be measured again where the adaptor is moved or
-    given other weights.
+    One pass over each: batches are normalized by themselves on the way, as in training, and all values that a layer
+    receives count alike, wherever they come from. The images are kept, to be measured again when the adaptor is moved
+    or loads other weights.
 
     Args:
         network: Any trained network with batch normalization.
-        source_images: Images like those it was trained on: a tensor, or batches that can be gone through repeatedly.
-        target_images: The test images without labels, given likewise.
-        variance: "unbiased" as running statistics are, or "biased".
-        batch_size: In which a tensor is split; other batches are taken as they come.
+        source_images: Images like those of the training: a tensor, or batches that can be iterated repeatedly.
+        target_images: The test images without labels: a tensor, or batches that can be iterated repeatedly.
+        batch_size: Size of the batches that a tensor is split into.
     """
-    check_choice("variance", variance, VARIANCES)
-    check_count("batch_size", batch_size, low=1)
     images = {"source_images": source_images, "target_images": target_images}
     given = {option: value for option, value in images.items() if value is not None}
     for option, value in images.items():
@@ -116,4 +119,4 @@ def adabn_source_and_test(
                 f"{option} is a {type(value).__name__}: expected a tensor, a list of batches or a DataLoader, which "
                 "can be gone through more than once"
             )
-    return PooledAdaptor(network, given, variance, int(batch_size))
+    return PooledAdaptor(network, given, variance, batch_size)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Literal
 
 from torch import Tensor, nn
 from torch.optim import SGD
@@ -11,10 +10,10 @@ from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.objective import Forward, Objective
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.adaptation.trained_head import TrainedHead, trained_head
+from domainadaptor.catalog import method
 from domainadaptor.errors import BadOption
-from domainadaptor.method_card import about
 from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.options import check_choice, check_count, check_number
+from domainadaptor.option_types import LearningRate, Learns, Predict, ResetEvery, Steps, TrainedTensors
 from domainadaptor.tasks.learned_loss import LearnedLoss
 
 __all__ = ["arm"]
@@ -41,36 +40,36 @@ class Learned(Objective):
         return self.head(logits)
 
 
-@about(
-    "Zhang et al., ARM", 2021, "loss", forwards="2", backwards="1", needs=("a head trained for it", "altered training")
+@method(
+    paper="Zhang et al., ARM",
+    year=2021,
+    kind="loss",
+    forwards="2",
+    backwards="1",
+    needs=("a head trained for it", "altered training"),
 )
 def arm(
     network: nn.Module,
     *,
-    learned_loss: LearnedLoss | Mapping[str, Tensor] | None = None,
-    learns: Literal["norms", "all"] = "norms",
-    lr: float = 0.1,
-    steps: int = 1,
-    reset_every: int | None = 1,
-    predict: str = "after",
+    learned_loss: TrainedTensors = None,
+    learns: Learns = "norms",
+    lr: LearningRate = 0.1,
+    steps: Steps = 1,
+    reset_every: ResetEvery = 1,
+    predict: Predict = "after",
 ) -> Adaptor:
-    """Batch statistics and one step down a learned loss, for a network that was trained to be adapted by it.
+    """One gradient step on a loss that was trained for adaptation.
 
-    Of ARM's three variants the one with a learned loss, which DomainAdaptor compares with. Networks trained with the
-    variant "bn" are adapted by adabn; those with a context network adapt in their own forward.
+    This is ARM's variant with a learned loss, which DomainAdaptor compares with. Networks trained with the variant
+    "bn" are adapted by adabn; those with a context network adapt in their own forward pass.
 
     Args:
-        network: A network that `domainadaptor train --algorithm arm` trained.
-        learned_loss: The loss that was trained with it, or its tensors, as a checkpoint holds them.
-        learns: The scales and shifts of "norms" as DomainAdaptor's authors, or "all" weights as ARM's; as in training.
-        lr: The learning rate of gradient descent, as in training.
-        steps: How many steps each batch gets.
-        reset_every: After how many batches everything is forgotten: 1 after each, None never.
-        predict: "after" the step with one more pass, or "before" it.
+        network: A network trained by `domainadaptor train --algorithm arm`.
+        learned_loss: The loss trained together with the network, or its tensors from the checkpoint.
+        learns: What the step changes, as in training: scales and shifts of "norms" (DomainAdaptor), or "all" weights
+            (ARM).
+        lr: Learning rate of gradient descent, as in training.
     """
-    check_choice("learns", learns, ("norms", "all"))
-    check_number("lr", lr, low=0, high=3.4e38)
-    check_count("steps", steps, low=1)
     classes = _classes(learned_loss)
     head = trained_head(
         "learned_loss",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +16,22 @@ from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
 from domainadaptor.augmentation.cotta import cotta_view
-from domainadaptor.augmentation.pixels import IMAGENET_MEAN, IMAGENET_STD, PerChannel, Pixels
-from domainadaptor.method_card import about
+from domainadaptor.augmentation.pixels import IMAGENET_MEAN, IMAGENET_STD, Pixels
+from domainadaptor.catalog import method
 from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.norms.moments import VARIANCES, Variance
-from domainadaptor.options import check_choice, check_count, check_number
+from domainadaptor.norms.moments import Variance
+from domainadaptor.option_types import (
+    Count,
+    LearningRate,
+    Mean,
+    Momentum,
+    Optimizer,
+    Predict,
+    ResetEvery,
+    Seed,
+    Share,
+    Std,
+)
 
 __all__ = ["cotta"]
 
@@ -112,53 +124,39 @@ class _Cotta(LearningAdaptor):
             self._pass(images)
 
 
-@about("Wang et al., CoTTA", 2022, "teacher", forwards="3 + views", backwards="1")
+@method(paper="Wang et al., CoTTA", year=2022, kind="teacher", forwards="3 + views", backwards="1")
 def cotta(
     network: nn.Module,
     *,
-    views: int = 32,
-    ap: float = 0.92,
-    rst: float = 0.01,
-    ema: float = 0.999,
-    consistency: str = "ce",
-    lr: float = 1e-3,
-    optimizer: str = "adam",
-    momentum: float = 0.9,
-    reset_every: int | None = None,
-    predict: str = "before",
+    views: Count = 32,
+    ap: Share = 0.92,
+    rst: Share = 0.01,
+    ema: Share = 0.999,
+    consistency: Literal["ce", "symmetric"] = "ce",
+    lr: LearningRate = 1e-3,
+    optimizer: Optimizer = "adam",
+    momentum: Momentum = 0.9,
+    reset_every: ResetEvery = None,
+    predict: Predict = "before",
     variance: Variance = "biased",
-    mean: PerChannel = IMAGENET_MEAN,
-    std: PerChannel = IMAGENET_STD,
-    seed: int = 0,
+    mean: Mean = IMAGENET_MEAN,
+    std: Std = IMAGENET_STD,
+    seed: Seed = 0,
 ) -> Adaptor:
-    """All weights of a student learn from a slow teacher that looks at many views; the teacher predicts.
+    """Train a student on an averaged teacher's many views.
 
     Args:
         network: Any trained network with norm layers; batch norms use batch statistics.
-        views: How many random views of the batch the teacher averages where the source network is not sure.
-        ap: The source is sure if its mean confidence is at least this: 0.92 for CIFAR-10, 0.72 for CIFAR-100, 0.1 for
-            ImageNet.
-        rst: With which probability each single weight of the student goes back to the source after a step.
-        ema: How much of itself the teacher keeps after each step.
-        consistency: The loss: "ce" toward the teacher as on CIFAR, or "symmetric" as on ImageNet.
-        lr: The learning rate.
-        optimizer: "adam" as on CIFAR, or "sgd" as on ImageNet (with lr 0.01).
-        momentum: Of "sgd"; Adam's first.
-        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
-        predict: "before" the step as its authors, views included, or "after" it with one more pass of the teacher.
-        variance: "biased" as batch normalization, or "unbiased".
-        mean: That the images were normalized with, for each channel; views are made of pixels from 0 to 1.
-        std: The same for the deviation.
-        seed: Of the views and of the weights that go back.
+        views: Random views that the teacher averages where the source model is not confident.
+        ap: The source model is confident if its mean confidence is at least this: 0.92 for CIFAR-10, 0.72 for
+            CIFAR-100, 0.1 for ImageNet.
+        rst: Probability that a single weight of the student is restored to the source after a step.
+        ema: Decay of the teacher's moving average.
+        consistency: Loss toward the teacher: "ce" as for CIFAR, or "symmetric" as for ImageNet.
+        optimizer: "adam" as for CIFAR, or "sgd" as for ImageNet (with lr=0.01).
+        predict: "before" the step as published, views included, or "after" it with one more pass of the teacher.
+        seed: Random seed of the views and of the restored weights.
     """
-    check_count("views", views, low=1)
-    check_number("ap", ap, low=0, high=1)
-    check_number("rst", rst, low=0, high=1)
-    check_number("ema", ema, low=0, high=1)
-    check_choice("consistency", consistency, ("ce", "symmetric"))
-    check_choice("predict", predict, ("after", "before"))
-    check_choice("variance", variance, VARIANCES)
-    check_count("seed", seed, low=0)
     return _Cotta(
         network,
         variance=variance,

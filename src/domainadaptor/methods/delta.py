@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,48 +16,38 @@ from domainadaptor.adaptation.objective import Forward, Objective
 from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.state import Part
 from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.method_card import about
+from domainadaptor.catalog import method
 from domainadaptor.norms.renormalized import RenormalizedNorm
-from domainadaptor.options import check_choice, check_count, check_number
+from domainadaptor.option_types import LearningRate, Momentum, Optimizer, Predict, ResetEvery, Share, Steps
 
 __all__ = ["delta"]
 
 LOSSES = ("entropy", "weighted-entropy", "pseudo-label")
 
 
-@about("Zhao et al., DELTA", 2023, "statistics", forwards="1 (2 if it predicts after)", backwards="1")
+@method(paper="Zhao et al., DELTA", year=2023, kind="statistics", forwards="1 (2 if it predicts after)", backwards="1")
 def delta(
     network: nn.Module,
     *,
-    loss: str = "entropy",
-    keep: float = 0.95,
-    balance: float = 0.95,
-    lr: float = 2.5e-4,
-    optimizer: str = "sgd",
-    momentum: float = 0.9,
-    steps: int = 1,
-    reset_every: int | None = None,
-    predict: str = "before",
+    loss: Literal["entropy", "weighted-entropy", "pseudo-label"] = "entropy",
+    keep: Share = 0.95,
+    balance: Share = 0.95,
+    lr: LearningRate = 2.5e-4,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.9,
+    steps: Steps = 1,
+    reset_every: ResetEvery = None,
+    predict: Predict = "before",
 ) -> Adaptor:
-    """Averages over the test batches in every batch norm, and a step in which rare classes weigh more.
+    """Renormalize with running test statistics; weigh rare classes up.
 
     Args:
         network: Any trained network with batch normalization.
-        loss: "entropy" (over Tent), "weighted-entropy" (of images below half the largest entropy, the surest weighing
-            most), or "pseudo-label" (of images with a class above 0.4).
-        keep: How much of the average statistics is kept when a batch is taken in; 0 is the last batch alone.
-        balance: How much of the average prediction is kept, by whose inverse classes weigh; 1 weighs all alike.
-        lr: The learning rate.
-        optimizer: "sgd" as its authors, or "adam".
-        momentum: Of "sgd"; Adam's first.
-        steps: How many steps each batch gets.
-        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
-        predict: "before" the step as its authors, or "after" it with one more pass (the paper's protocol).
+        loss: "entropy" as over Tent; "weighted-entropy" of images below half the largest entropy, weighted by
+            confidence; or "pseudo-label" of images with a probability above 0.4.
+        keep: Weight of the running statistics when a batch is added; 0 uses the last batch alone.
+        balance: Weight of the running mean prediction, whose inverse weighs the classes; 1 weighs all alike.
     """
-    check_choice("loss", loss, LOSSES)
-    check_number("keep", keep, low=0, high=1)
-    check_number("balance", balance, low=0, high=1)
-    check_count("steps", steps, low=1)
     return StepAdaptor(
         network,
         norm=partial(RenormalizedNorm, keep=keep),

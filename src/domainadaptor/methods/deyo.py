@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -14,56 +15,55 @@ from domainadaptor.adaptation.objective import Forward, Objective
 from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.state import Draws, Part
 from domainadaptor.adaptation.step import StepAdaptor
+from domainadaptor.catalog import method
 from domainadaptor.errors import BadBatch
-from domainadaptor.method_card import about
 from domainadaptor.methods.sar import skipped
 from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.options import check_count, check_number
+from domainadaptor.option_types import (
+    Count,
+    EntropyMargin,
+    LearningRate,
+    Momentum,
+    Optimizer,
+    Predict,
+    ResetEvery,
+    Seed,
+    Share,
+    Skip,
+    Steps,
+)
+from domainadaptor.options import Option
 
 __all__ = ["deyo"]
 
+Drop = Annotated[float, Option(ge=-1, le=1)]
 
-@about("Lee et al., DeYO", 2024, "loss", forwards="2 (3 if it predicts after)", backwards="1")
+
+@method(paper="Lee et al., DeYO", year=2024, kind="loss", forwards="2 (3 if it predicts after)", backwards="1")
 def deyo(
     network: nn.Module,
     *,
-    margin: float = 0.5,
-    drop: float = 0.2,
-    patches: int = 4,
-    weight_margin: float = 0.4,
-    skip: str | Sequence[str] | None = None,
-    lr: float = 2.5e-4,
-    optimizer: str = "sgd",
-    momentum: float = 0.9,
-    steps: int = 1,
-    reset_every: int | None = None,
-    predict: str = "before",
-    seed: int = 0,
+    margin: EntropyMargin = 0.5,
+    drop: Drop = 0.2,
+    patches: Count = 4,
+    weight_margin: Share = 0.4,
+    skip: Skip = None,
+    lr: LearningRate = 2.5e-4,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.9,
+    steps: Steps = 1,
+    reset_every: ResetEvery = None,
+    predict: Predict = "before",
+    seed: Seed = 0,
 ) -> Adaptor:
-    """Entropy of images that are sure, and less so when their patches are shuffled.
+    """Entropy of images whose prediction depends on object shape.
 
     Args:
         network: Any trained network with norm layers that have a scale or shift; batch norms use batch statistics.
-        margin: Images are kept whose entropy is below this times the logarithm of the number of classes.
-        drop: Images are kept whose class loses more than this probability when patches are shuffled.
-        patches: Each side is cut into so many; smaller images into as many as they have pixels.
-        weight_margin: An image weighs exp(this * log(classes) - entropy) + exp(what its class lost).
-        skip: Layers that do not learn, as "layer4,norm"; "" skips none. None skips the last stage, as its authors:
-            `layer4` of ResNets, the last quarter of a transformer's blocks and its last norm.
-        lr: The learning rate.
-        optimizer: "sgd" as its authors, or "adam".
-        momentum: Of "sgd"; Adam's first.
-        steps: How many steps each batch gets.
-        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
-        predict: "before" the step as its authors, or "after" it with one more pass (the paper's protocol).
-        seed: Of the shuffles.
+        drop: Keep images whose class loses more than this probability when patches are shuffled.
+        patches: Patches per side; at most one per pixel.
+        weight_margin: An image weighs exp(this * log(classes) - entropy) + exp(probability that its class lost).
     """
-    check_number("margin", margin, low=0, high=1)
-    check_number("drop", drop, low=-1, high=1)
-    check_number("weight_margin", weight_margin, low=0, high=1)
-    check_count("patches", patches, low=1)
-    check_count("steps", steps, low=1)
-    check_count("seed", seed, low=0)
     return StepAdaptor(
         network,
         norm=batch_only,

@@ -17,10 +17,22 @@ from domainadaptor.adaptation.objective import Forward, Objective
 from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.state import Part
 from domainadaptor.adaptation.step import StepAdaptor, gradients_of
+from domainadaptor.catalog import method
 from domainadaptor.errors import BadBatch, BadOption
-from domainadaptor.method_card import about
 from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.options import check_count, check_number
+from domainadaptor.option_types import (
+    CosineLimit,
+    EntropyMargin,
+    Images,
+    LearningRate,
+    Momentum,
+    NonNegative,
+    Optimizer,
+    Predict,
+    ResetEvery,
+    Steps,
+)
+from domainadaptor.options import check_number
 
 __all__ = ["eata", "eta"]
 
@@ -30,34 +42,20 @@ _FISHER_BATCH = 64
 _KEEP = 0.9  # of the moving average of predictions
 
 
-@about("Niu et al., EATA", 2022, "loss", forwards="1 (2 if it predicts after)", backwards="1")
+@method(paper="Niu et al., EATA", year=2022, kind="loss", forwards="1 (2 if it predicts after)", backwards="1")
 def eta(
     network: nn.Module,
     *,
-    margin: float = 0.4,
-    eps: float | None = None,
-    lr: float = 2.5e-4,
-    optimizer: str = "sgd",
-    momentum: float = 0.9,
-    steps: int = 1,
-    reset_every: int | None = None,
-    predict: str = "before",
+    margin: EntropyMargin = 0.4,
+    eps: CosineLimit = None,
+    lr: LearningRate = 2.5e-4,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.9,
+    steps: Steps = 1,
+    reset_every: ResetEvery = None,
+    predict: Predict = "before",
 ) -> Adaptor:
-    """Tent on the images whose prediction is sure and unlike the recent ones, the surest counting most.
-
-    Args:
-        network: Any trained network with norm layers that have a scale or shift; batch norms use batch statistics.
-        margin: Images are kept whose entropy is below this times the logarithm of the number of classes.
-        eps: Images are kept whose prediction has a cosine below this with the average of those kept before; None goes
-            by the number of classes: 0.05 for 1000 and 0.4 for 10, as its authors and others chose.
-        lr: The learning rate.
-        optimizer: "sgd" as its authors, or "adam".
-        momentum: Of "sgd"; Adam's first.
-        steps: How many steps each batch gets.
-        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
-        predict: "before" the step as its authors, or "after" it with one more pass (the paper's protocol).
-    """
-    check_count("steps", steps, low=1)
+    """Tent on confident images unlike the recent ones."""
     return StepAdaptor(
         network,
         norm=batch_only,
@@ -70,10 +68,10 @@ def eta(
     )
 
 
-@about(
-    "Niu et al., EATA",
-    2022,
-    "loss",
+@method(
+    paper="Niu et al., EATA",
+    year=2022,
+    kind="loss",
     forwards="1 (2 if it predicts after)",
     backwards="1",
     needs=("source samples",),
@@ -81,36 +79,26 @@ def eta(
 def eata(
     network: nn.Module,
     *,
-    source_images: SourceImages | None = None,
-    fisher_weight: float = 2000.0,
-    margin: float = 0.4,
-    eps: float | None = None,
-    lr: float = 2.5e-4,
-    optimizer: str = "sgd",
-    momentum: float = 0.9,
-    steps: int = 1,
-    reset_every: int | None = None,
-    predict: str = "before",
+    source_images: Images = None,
+    fisher_weight: NonNegative = 2000.0,
+    margin: EntropyMargin = 0.4,
+    eps: CosineLimit = None,
+    lr: LearningRate = 2.5e-4,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.9,
+    steps: Steps = 1,
+    reset_every: ResetEvery = None,
+    predict: Predict = "before",
 ) -> Adaptor:
-    """ETA, and what matters for source images is held near the source: no forgetting.
+    """ETA, kept near the source model by Fisher information.
 
     Args:
         network: Any trained network with norm layers that have a scale or shift; batch norms use batch statistics.
-        source_images: A few hundred to 2000 images like those of the training, without labels: a batch, which is taken
-            64 at a time, or an iterable of batches (a loader). They are let go after the first batch.
-        fisher_weight: Of the distance to the source, weighed by Fisher information: 2000 for ImageNet, 1 for CIFAR.
-        margin: Images are kept whose entropy is below this times the logarithm of the number of classes.
-        eps: Images are kept whose prediction has a cosine below this with the average of those kept before; None goes
-            by the number of classes: 0.05 for 1000 and 0.4 for 10, as its authors and others chose.
-        lr: The learning rate.
-        optimizer: "sgd" as its authors, or "adam".
-        momentum: Of "sgd"; Adam's first.
-        steps: How many steps each batch gets.
-        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
-        predict: "before" the step as its authors, or "after" it with one more pass (the paper's protocol).
+        source_images: A few hundred to 2000 images like those of the training, without labels: a tensor, which is
+            split into batches of 64, or an iterable of batches. They are released after the first batch.
+        fisher_weight: Weight of the distance to the source, scaled by Fisher information: 2000 for ImageNet, 1 for
+            CIFAR.
     """
-    check_count("steps", steps, low=1)
-    check_number("fisher_weight", fisher_weight, low=0)
     return _Eata(
         network,
         source_images=source_images,

@@ -1,5 +1,7 @@
 """LAME: the predictions of a batch agree with those of their neighbours. Boudiaf et al., CVPR 2022."""
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -7,9 +9,9 @@ from torch import Tensor, nn
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.method_card import about
+from domainadaptor.catalog import method
 from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.options import check_choice, check_count, check_flag, check_number
+from domainadaptor.option_types import Count, Head, NonNegative, Statistics
 
 __all__ = ["lame"]
 
@@ -70,42 +72,39 @@ class Laplacian(Predictor):
         return torch.zeros_like(distances).scatter_(1, chosen, 1.0)
 
 
-@about("Boudiaf et al., LAME", 2022, "prediction", forwards="1", needs=("features and a linear head",))
+@method(
+    paper="Boudiaf et al., LAME",
+    year=2022,
+    kind="prediction",
+    forwards="1",
+    needs=("features and a linear head",),
+)
 def lame(
     network: nn.Module,
     *,
-    affinity: str = "rbf",
-    neighbors: int = 5,
+    affinity: Literal["knn", "rbf", "linear"] = "rbf",
+    neighbors: Count = 5,
     symmetric: bool = False,
-    weight: float = 1.0,
-    steps: int = 100,
-    tolerance: float = 1e-8,
-    statistics: str = "source",
-    head: str | None = None,
+    weight: NonNegative = 1.0,
+    steps: Count = 100,
+    tolerance: NonNegative = 1e-8,
+    statistics: Statistics = "source",
+    head: Head = None,
 ) -> Adaptor:
-    """Predictions of a batch corrected so that similar images agree; the network stays as it is.
+    """Make the predictions of similar images in a batch agree.
 
-    The logits are logarithms of probabilities. It helps where neighbours in a batch share a class, and harms where a
-    batch holds few images of many classes.
+    The logits are log-probabilities; the weights stay as they are. It helps where neighbors in a batch share a class,
+    and hurts where a batch holds few images of many classes.
 
     Args:
         network: Any trained network that ends in a linear layer.
-        affinity: "rbf" as its authors' program, "knn" (with symmetric=True as in DomainAdaptor's), or "linear".
-        neighbors: How many neighbours "knn" joins; for "rbf", the width is the mean distance to this one, self first.
-        symmetric: Whether two images are as similar as the mean of both directions.
-        weight: Of the neighbours, against the network's own prediction.
-        steps: How many iterations at most.
-        tolerance: The relative change of the energy at which it stops.
-        statistics: "source", or "batch" for batch statistics in every norm layer.
-        head: The name of the linear layer that makes the logits; None: the last one.
+        affinity: "rbf" as in the authors' program, "knn" (with symmetric=True as in DomainAdaptor's), or "linear".
+        neighbors: Neighbors that "knn" connects; for "rbf", the width is the mean distance to this neighbor.
+        symmetric: Average the affinity over both directions.
+        weight: Weight of the neighbors relative to the network's own prediction.
+        steps: Maximum number of iterations.
+        tolerance: Relative change of the energy at which iteration stops.
     """
-    check_choice("affinity", affinity, _AFFINITIES)
-    check_count("neighbors", neighbors, low=1)
-    check_flag("symmetric", symmetric)
-    check_number("weight", weight, low=0)
-    check_count("steps", steps, low=1)
-    check_number("tolerance", tolerance, low=0)
-    check_choice("statistics", statistics, ("source", "batch"))
     return StepAdaptor(
         network,
         norm=None if statistics == "source" else batch_only,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,14 +17,17 @@ from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
 from domainadaptor.augmentation.augmix import augmix_views
 from domainadaptor.augmentation.crops import random_views
-from domainadaptor.augmentation.pixels import IMAGENET_MEAN, IMAGENET_STD, PerChannel, Pixels
+from domainadaptor.augmentation.pixels import IMAGENET_MEAN, IMAGENET_STD, Pixels
+from domainadaptor.catalog import method
 from domainadaptor.errors import UnsupportedNetwork
-from domainadaptor.method_card import about
 from domainadaptor.norms.constant import ConstantNorm
-from domainadaptor.norms.moments import VARIANCES, Variance
-from domainadaptor.options import check_choice, check_count, check_number
+from domainadaptor.norms.moments import Variance
+from domainadaptor.option_types import Count, LearningRate, Mean, NonNegative, Seed, Share, Std, Steps
+from domainadaptor.options import Option
 
 __all__ = ["memo"]
+
+Area = Annotated[float, Option(gt=0, le=1)]
 
 
 class _Memo(LearningAdaptor):
@@ -116,50 +120,43 @@ class _Memo(LearningAdaptor):
         return super()._plain_values()
 
 
-@about("Zhang et al., MEMO", 2022, "self-supervised", forwards="2 + views for each image", backwards="1 for each image")
+@method(
+    paper="Zhang et al., MEMO",
+    year=2022,
+    kind="self-supervised",
+    forwards="2 + views for each image",
+    backwards="1 for each image",
+)
 def memo(
     network: nn.Module,
     *,
-    views: int = 32,
-    augmentation: str = "augmix",
-    area: float = 0.08,
-    alpha: float = 16 / 17,
-    lr: float = 2.5e-4,
-    optimizer: str = "sgd",
-    weight_decay: float = 0.0,
-    steps: int = 1,
+    views: Count = 32,
+    augmentation: Literal["augmix", "crops"] = "augmix",
+    area: Area = 0.08,
+    alpha: Share = 16 / 17,
+    lr: LearningRate = 2.5e-4,
+    optimizer: Literal["sgd", "adamw"] = "sgd",
+    weight_decay: NonNegative = 0.0,
+    steps: Steps = 1,
     variance: Variance = "unbiased",
-    mean: PerChannel = IMAGENET_MEAN,
-    std: PerChannel = IMAGENET_STD,
-    seed: int = 0,
+    mean: Mean = IMAGENET_MEAN,
+    std: Std = IMAGENET_STD,
+    seed: Seed = 0,
 ) -> Adaptor:
-    """Each image by itself: a step on the entropy of the mean prediction of its views, with all weights.
+    """Per image, minimize the entropy of the mean over views.
 
     Args:
         network: Any trained network with norm layers.
-        views: How many views of each image (its authors: 64 for ImageNet, 32 for CIFAR).
-        augmentation: "augmix" as its authors, or "crops", which are flipped and keep the colors.
-        area: The least share of an image that a view is cropped from: 0.08 as for ImageNet; small pictures need more.
-        alpha: The weight of the source in the statistics of batch norms; 16 / 17 counts it as 16 images.
-        lr: The learning rate (0.005 for CIFAR).
-        optimizer: "sgd" as its authors for ResNets, or "adamw" as for the more robust networks (with lr 1e-5).
-        weight_decay: Of either optimizer (0.01 with "adamw").
-        steps: How many steps each image gets, each with new views.
-        variance: "unbiased" as its authors' program, or "biased".
-        mean: That the images were normalized with, for each channel; AugMix works on pixels from 0 to 1.
-        std: The same for the deviation.
-        seed: Of the views; the same image always gets the same ones.
+        views: Random views per image (published: 64 for ImageNet, 32 for CIFAR).
+        augmentation: "augmix" as published, or "crops" with flips, which keep the colors.
+        area: Smallest fraction of an image that a view is cropped from: 0.08 as for ImageNet; small images need more.
+        alpha: Weight of the source statistics in batch norms; 16 / 17 counts them as 16 images.
+        lr: Learning rate (0.005 for CIFAR).
+        optimizer: "sgd" as published for ResNets, or "adamw" as for more robust networks (with lr=1e-5).
+        weight_decay: Weight decay of either optimizer (0.01 with "adamw").
+        steps: Gradient steps per image, each with new views.
+        seed: Random seed of the views; the same image always gets the same ones.
     """
-    check_count("views", views, low=1)
-    check_choice("augmentation", augmentation, ("augmix", "crops"))
-    check_number("area", area, low=0, high=1, above=True)
-    check_number("alpha", alpha, low=0, high=1)
-    check_number("lr", lr, low=0, high=3.4e38)
-    check_choice("optimizer", optimizer, ("sgd", "adamw"))
-    check_number("weight_decay", weight_decay, low=0)
-    check_count("steps", steps, low=1)
-    check_choice("variance", variance, VARIANCES)
-    check_count("seed", seed, low=0)
     pixels = Pixels(mean, std)
     return _Memo(
         network,

@@ -17,11 +17,21 @@ from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
+from domainadaptor.catalog import method
 from domainadaptor.errors import UnsupportedNetwork
-from domainadaptor.method_card import about
 from domainadaptor.norms.aware import AwareNorm
 from domainadaptor.norms.instance_aware import InstanceAwareBatchNorm2d
-from domainadaptor.options import check_choice, check_count, check_number
+from domainadaptor.option_types import (
+    BankShare,
+    Capacity,
+    LearningRate,
+    Momentum,
+    Optimizer,
+    Predict,
+    ResetEvery,
+    Seed,
+    UpdateEvery,
+)
 
 __all__ = ["note"]
 
@@ -185,10 +195,10 @@ def _stand_ins(network: nn.Module, share: float) -> dict[str, AwareNorm]:
     return {name: AwareNorm(layer, share=share) for name, layer in layers.items()}
 
 
-@about(
-    "Gong et al., NOTE",
-    2022,
-    "loss",
+@method(
+    paper="Gong et al., NOTE",
+    year=2022,
+    kind="loss",
     forwards="1, and 1 for every 64 images",
     backwards="1 for every 64 images",
     needs=("altered training",),
@@ -196,35 +206,23 @@ def _stand_ins(network: nn.Module, share: float) -> dict[str, AwareNorm]:
 def note(
     network: nn.Module,
     *,
-    capacity: int = 64,
-    update_every: int = 64,
-    share: float = 0.01,
-    lr: float = 1e-4,
-    optimizer: str = "adam",
-    momentum: float = 0.9,
-    reset_every: int | None = None,
-    predict: str = "before",
-    seed: int = 0,
+    capacity: Capacity = 64,
+    update_every: UpdateEvery = 64,
+    share: BankShare = 0.01,
+    lr: LearningRate = 1e-4,
+    optimizer: Optimizer = "adam",
+    momentum: Momentum = 0.9,
+    reset_every: ResetEvery = None,
+    predict: Predict = "before",
+    seed: Seed = 0,
 ) -> Adaptor:
-    """Images are predicted one by one by instance-aware norms, which learn from a memory of balanced classes.
+    """Instance-aware norms, and entropy of a class-balanced buffer.
 
     Args:
-        network: A network that was trained with instance-aware batch norm (`domainadaptor train ... --norm iabn`).
-        capacity: How many images the memory holds.
-        update_every: After how many images a step is taken on the entropy of the memory.
-        share: Of the memory's statistics in the running ones, at each step.
-        lr: The learning rate.
-        optimizer: "adam" as its authors, or "sgd".
-        momentum: Of "sgd"; Adam's first.
-        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
-        predict: "before" an image is used as its authors, or "after" the batch with one more pass.
-        seed: Of what leaves the memory.
+        network: A network trained with instance-aware batch norm (`domainadaptor train ... --norm iabn`).
+        predict: "before" an image is used as published, or "after" the batch with one more forward pass.
+        seed: Random seed of the images that leave the buffer.
     """
-    check_count("capacity", capacity, low=1)
-    check_count("update_every", update_every, low=1)
-    check_number("share", share, low=0, high=1)
-    check_choice("predict", predict, ("after", "before"))
-    check_count("seed", seed, low=0)
     return _Note(
         network,
         share=float(share),

@@ -1,7 +1,7 @@
 """ROID: certain and diverse images weigh more, weights drift back, priors count. Marsden et al., WACV 2024."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
@@ -16,59 +16,64 @@ from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.state import Draws, Part
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.augmentation.crops import random_views
+from domainadaptor.catalog import method
 from domainadaptor.errors import UnsupportedNetwork
-from domainadaptor.method_card import about
 from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.options import check_count, check_flag, check_number
+from domainadaptor.option_types import (
+    LearningRate,
+    Momentum,
+    Optimizer,
+    Positive,
+    Predict,
+    ResetEvery,
+    Seed,
+    Share,
+    Steps,
+)
+from domainadaptor.options import Option
 
 __all__ = ["roid"]
+
+Clip = Annotated[float, Option(gt=0, le=1)]
 
 _KEEP = 0.9  # of the moving average of predictions
 
 
-@about(
-    "Marsden et al., ROID", 2024, "loss", forwards="1 + a part of the batch (2 + if it predicts after)", backwards="1"
+@method(
+    paper="Marsden et al., ROID",
+    year=2024,
+    kind="loss",
+    forwards="1 + a part of the batch (2 + if it predicts after)",
+    backwards="1",
 )
 def roid(
     network: nn.Module,
     *,
-    temperature: float = 1 / 3,
-    clip: float = 0.99,
+    temperature: Positive = 1 / 3,
+    clip: Clip = 0.99,
     consistency: bool = True,
-    keep: float = 0.99,
+    keep: Share = 0.99,
     prior: bool = True,
-    lr: float = 2.5e-4,
-    optimizer: str = "sgd",
-    momentum: float = 0.9,
-    steps: int = 1,
-    reset_every: int | None = None,
-    predict: str = "before",
-    seed: int = 0,
+    lr: LearningRate = 2.5e-4,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.9,
+    steps: Steps = 1,
+    reset_every: ResetEvery = None,
+    predict: Predict = "before",
+    seed: Seed = 0,
 ) -> Adaptor:
-    """A weighted soft likelihood ratio, an augmented view that must agree, and weights that are drawn to the source.
+    """Weighted likelihood ratio; weights are pulled to the source.
 
     Args:
         network: Any trained network with norm layers that have a scale or shift; batch norms use batch statistics.
-        temperature: An image weighs exp(diversity * certainty / this), both from 0 to 1 in its batch.
-        clip: Probabilities above this are cut in the likelihood ratio, as in the authors' program; 1 cuts none.
-        consistency: Whether a view of each image (a flip and a crop here, more in the authors' program) must agree.
-        keep: How much of the weights is kept after each step; the rest is the source's.
-        prior: Whether the answer is corrected by how often each class was predicted in the batch.
-        lr: The learning rate.
-        optimizer: "sgd" as its authors on ImageNet, or "adam" as on CIFAR (lr=0.001).
-        momentum: Of "sgd"; Adam's first.
-        steps: How many steps each batch gets.
-        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
-        predict: "before" the step as its authors, or "after" it with one more pass (the paper's protocol).
-        seed: Of the views.
+        temperature: An image weighs exp(diversity * certainty / temperature), both scaled to [0, 1] per batch.
+        clip: Probabilities are clipped to this in the likelihood ratio, as in the authors' program; 1 clips none.
+        consistency: Add a loss for agreement with a view of each image: a flip and a crop here, more in the authors'
+            program.
+        keep: Weight of the adapted weights after each step; the rest is the source model's.
+        prior: Correct predictions by how often each class was predicted in the batch.
+        optimizer: "sgd" as published for ImageNet, or "adam" as for CIFAR (with lr=0.001).
     """
-    check_number("temperature", temperature, low=0, above=True)
-    check_number("clip", clip, low=0, high=1, above=True)
-    check_number("keep", keep, low=0, high=1)
-    check_flag("consistency", consistency)
-    check_flag("prior", prior)
-    check_count("steps", steps, low=1)
-    check_count("seed", seed, low=0)
     return _Roid(
         network,
         keep=keep,

@@ -20,10 +20,24 @@ from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
 from domainadaptor.augmentation.cotta import cotta_view
-from domainadaptor.augmentation.pixels import IMAGENET_MEAN, IMAGENET_STD, PerChannel, Pixels
-from domainadaptor.method_card import about
+from domainadaptor.augmentation.pixels import IMAGENET_MEAN, IMAGENET_STD, Pixels
+from domainadaptor.catalog import method
 from domainadaptor.norms.robust import RobustNorm
-from domainadaptor.options import check_choice, check_count, check_number
+from domainadaptor.option_types import (
+    BankShare,
+    Capacity,
+    LearningRate,
+    Mean,
+    Momentum,
+    NonNegative,
+    Optimizer,
+    Predict,
+    ResetEvery,
+    Seed,
+    Share,
+    Std,
+    UpdateEvery,
+)
 
 __all__ = ["rotta"]
 
@@ -194,54 +208,41 @@ class _Rotta(LearningAdaptor):
             self._pass(images)
 
 
-@about(
-    "Yuan et al., RoTTA", 2023, "teacher", forwards="1, and 2 for every 64 images", backwards="1 for every 64 images"
+@method(
+    paper="Yuan et al., RoTTA",
+    year=2023,
+    kind="teacher",
+    forwards="1, and 2 for every 64 images",
+    backwards="1 for every 64 images",
 )
 def rotta(
     network: nn.Module,
     *,
-    capacity: int = 64,
-    update_every: int = 64,
-    share: float = 0.05,
-    nu: float = 0.001,
-    timeliness: float = 1.0,
-    uncertainty: float = 1.0,
-    lr: float = 1e-3,
-    optimizer: str = "adam",
-    momentum: float = 0.9,
-    reset_every: int | None = None,
-    predict: str = "before",
-    mean: PerChannel = IMAGENET_MEAN,
-    std: PerChannel = IMAGENET_STD,
-    seed: int = 0,
+    capacity: Capacity = 64,
+    update_every: UpdateEvery = 64,
+    share: BankShare = 0.05,
+    nu: Share = 0.001,
+    timeliness: NonNegative = 1.0,
+    uncertainty: NonNegative = 1.0,
+    lr: LearningRate = 1e-3,
+    optimizer: Optimizer = "adam",
+    momentum: Momentum = 0.9,
+    reset_every: ResetEvery = None,
+    predict: Predict = "before",
+    mean: Mean = IMAGENET_MEAN,
+    std: Std = IMAGENET_STD,
+    seed: Seed = 0,
 ) -> Adaptor:
-    """A teacher predicts with slowly moving statistics; a student learns from a balanced memory of images.
+    """Robust statistics; a student learns from a balanced buffer.
 
     Args:
         network: Any trained network with batch normalization.
-        capacity: How many images the memory holds, in equal parts for all classes.
-        update_every: After how many images the student takes a step on the memory.
-        share: Of the memory's statistics in the running ones, at each update.
-        nu: The share of the student in the teacher, at each update.
-        timeliness: The weight of age in what leaves the memory.
-        uncertainty: The weight of entropy in what leaves the memory.
-        lr: The learning rate.
-        optimizer: "adam" as its authors, or "sgd".
-        momentum: Of "sgd"; Adam's first.
-        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
-        predict: "before" the batch is used as its authors, or "after" it with one more pass of the teacher.
-        mean: That the images were normalized with, for each channel; views are made of pixels from 0 to 1.
-        std: The same for the deviation.
-        seed: Of the views.
+        nu: Weight of the student in the teacher at each update.
+        timeliness: Weight of an image's age in the choice of what leaves the buffer.
+        uncertainty: Weight of an image's entropy in the choice of what leaves the buffer.
+        predict: "before" the batch is used as published, or "after" it with one more pass of the teacher.
+        seed: Random seed of the views.
     """
-    check_count("capacity", capacity, low=1)
-    check_count("update_every", update_every, low=1)
-    check_number("share", share, low=0, high=1)
-    check_number("nu", nu, low=0, high=1)
-    check_number("timeliness", timeliness, low=0)
-    check_number("uncertainty", uncertainty, low=0)
-    check_choice("predict", predict, ("after", "before"))
-    check_count("seed", seed, low=0)
     return _Rotta(
         network,
         share=float(share),

@@ -15,10 +15,19 @@ from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.objective import Forward, Objective
 from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.step import StepAdaptor, gradients_of
+from domainadaptor.catalog import method
 from domainadaptor.errors import BadOption
-from domainadaptor.method_card import about
 from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.options import check_count, check_number
+from domainadaptor.option_types import (
+    EntropyMargin,
+    LearningRate,
+    Momentum,
+    NonNegative,
+    Predict,
+    ResetEvery,
+    Skip,
+    Steps,
+)
 
 __all__ = ["sar"]
 
@@ -26,41 +35,30 @@ _KEEP = 0.9  # of the moving average of losses
 _RECOVER = 0.2 / math.log(1000)  # the authors' threshold, per unit of the largest entropy
 
 
-@about("Niu et al., SAR", 2023, "loss", forwards="2 (3 if it predicts after)", backwards="2")
+@method(paper="Niu et al., SAR", year=2023, kind="loss", forwards="2 (3 if it predicts after)", backwards="2")
 def sar(
     network: nn.Module,
     *,
-    margin: float = 0.4,
-    rho: float = 0.05,
-    recover_below: float | None = None,
-    skip: str | Sequence[str] | None = None,
-    lr: float = 2.5e-4,
-    momentum: float = 0.9,
-    steps: int = 1,
-    reset_every: int | None = None,
-    predict: str = "before",
+    margin: EntropyMargin = 0.4,
+    rho: NonNegative = 0.05,
+    recover_below: NonNegative | None = None,
+    skip: Skip = None,
+    lr: LearningRate = 2.5e-4,
+    momentum: Momentum = 0.9,
+    steps: Steps = 1,
+    reset_every: ResetEvery = None,
+    predict: Predict = "before",
 ) -> Adaptor:
-    """Entropy of sure images, downhill from the worst point nearby, and back to the source when it gets too low.
+    """Sharpness-aware entropy of confident images, with recovery.
 
     Args:
         network: Any trained network with norm layers that have a scale or shift; batch norms use batch statistics.
-        margin: Images are kept whose entropy is below this times the logarithm of the number of classes.
-        rho: How far uphill the gradient is taken.
-        recover_below: Everything is forgotten when the average loss is below this; None is the authors' 0.2 for 1000
-            classes, and in proportion to the largest possible entropy for others.
-        skip: Layers that do not learn, as "layer4,norm"; "" skips none. None skips the last stage, as its authors:
-            `layer4` of ResNets, the last quarter of a transformer's blocks and its last norm.
-        lr: The learning rate; the authors take 2.5e-4 for ResNets and 1e-3 for transformers, at 64 images.
-        momentum: Of gradient descent.
-        steps: How many steps each batch gets.
-        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
-        predict: "before" the step as its authors, or "after" it with one more pass (the paper's protocol).
+        rho: Radius of the sharpness-aware ascent step.
+        recover_below: Reset when the average loss falls below this; None: 0.2 for 1000 classes as published, and in
+            proportion to the largest possible entropy for others.
+        lr: Learning rate; the authors use 2.5e-4 for ResNets and 1e-3 for transformers, at batch size 64.
+        momentum: SGD momentum.
     """
-    check_number("margin", margin, low=0, high=1)
-    check_number("rho", rho, low=0)
-    check_count("steps", steps, low=1)
-    if recover_below is not None:
-        check_number("recover_below", recover_below, low=0)
     return _Sar(
         network,
         rho=rho,

@@ -1,7 +1,8 @@
 """Adaptation by a puzzle trained along: rotation (Sun et al., ICML 2020) and jigsaw (Carlucci et al., CVPR 2019)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Annotated, Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,16 +17,22 @@ from domainadaptor.adaptation.objective import Forward, Objective
 from domainadaptor.adaptation.state import Draws, Part
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.adaptation.trained_head import TrainedHead, trained_head
+from domainadaptor.catalog import method
 from domainadaptor.errors import BadBatch, BadOption
-from domainadaptor.method_card import about
 from domainadaptor.norms.batch_only import batch_only
 from domainadaptor.norms.mixed import MixedNorm
-from domainadaptor.options import check_choice, check_count, check_number
+from domainadaptor.option_types import Head, LearningRate, Predict, ResetEvery, Seed, SgdMomentum, Steps, TrainedTensors
+from domainadaptor.options import Option
 from domainadaptor.tasks import Task
 from domainadaptor.tasks.jigsaw import Jigsaw
 from domainadaptor.tasks.rotation import Rotation
 
 __all__ = ["jigsaw", "rotation"]
+
+TaskStatistics = Annotated[
+    Literal["batch", "mixed", "source"],
+    Option('Statistics of the norm layers: of the "batch", "mixed" as in AdaMixBN, or of the "source" model.'),
+]
 
 _NORMS: dict[str, NormPolicy] = {
     "batch": batch_only,
@@ -58,42 +65,33 @@ class Puzzle(Objective):
         return F.cross_entropy(in_loss_precision(self.head(forward(changed))), answers)
 
 
-def _puzzle(
+def _adapt_by_task(
+    network: nn.Module,
     name: str,
     make: Callable[[int], Task],
-    network: nn.Module,
     *,
-    task: Task | Mapping[str, Tensor] | None = None,
-    statistics: str = "batch",
+    task: object,
+    statistics: str,
     lr: float,
-    momentum: float = 0.0,
-    steps: int = 1,
-    reset_every: int | None = 1,
-    predict: str = "after",
-    seed: int = 0,
-    head: str | None = None,
+    momentum: float,
+    head: str | None,
+    seed: int,
+    **options: Any,
 ) -> Adaptor:
-    """A step on a puzzle, through the norm layers.
+    """Build an adaptor that steps on a task, through the norm layers.
 
     Args:
-        name: Of the puzzle.
+        network: A network trained together with the task's head.
+        name: Name of the task.
         make: Makes its head, for features of a width.
-        network: A network that was trained together with the puzzle's head.
-        task: That head, or its tensors, as a checkpoint holds them: heads["rotation"], heads["jigsaw"].
-        statistics: "batch", "mixed" as AdaMixBN does, or "source".
-        lr: The learning rate of gradient descent.
-        momentum: Of it; 0.9 in DomainAdaptor's program where batches are remembered.
-        steps: How many steps each batch gets, each with new turns or orders.
-        reset_every: After how many batches everything is forgotten: 1 after each, None never.
-        predict: "after" the step with one more pass, or "before" it.
-        seed: Of the turns or orders.
-        head: The name of the linear layer that makes the logits; None: the last one.
+        task: The trained head, or its tensors.
+        statistics: Key of `_NORMS`.
+        lr: Learning rate.
+        momentum: SGD momentum.
+        head: Name of the linear layer that computes the logits.
+        seed: Random seed of the task.
+        **options: Passed on to `StepAdaptor`.
     """
-    check_choice("statistics", statistics, _NORMS)
-    check_number("lr", lr, low=0, high=3.4e38)
-    check_number("momentum", momentum, low=0, high=1)
-    check_count("steps", steps, low=1)
-    check_count("seed", seed, low=0)
     if isinstance(task, nn.Module) and not isinstance(task, Task):
         raise BadOption(f"task is a {type(task).__name__}: expected a domainadaptor.tasks.Task, which has examples")
     plain = unwrap(network)
@@ -107,32 +105,91 @@ def _puzzle(
     return StepAdaptor(
         network,
         norm=_NORMS[statistics],
-        objective=Puzzle(trained, int(seed)),
-        optimizer=partial(SGD, lr=float(lr), momentum=float(momentum)),
-        steps=int(steps),
-        reset_every=reset_every,
-        predict=predict,
+        objective=Puzzle(trained, seed),
+        optimizer=partial(SGD, lr=lr, momentum=momentum),
         others=statistics != "mixed",
         head=head,
+        **options,
     )
 
 
-_tells = partial(
-    about,
+@method(
+    paper="Sun et al., TTT",
+    year=2020,
     kind="self-supervised",
     forwards="3",
     backwards="1",
     needs=("features and a linear head", "a head trained for it"),
 )
+def rotation(
+    network: nn.Module,
+    *,
+    task: TrainedTensors = None,
+    statistics: TaskStatistics = "batch",
+    lr: LearningRate = 0.05,
+    momentum: SgdMomentum = 0.0,
+    steps: Steps = 1,
+    reset_every: ResetEvery = 1,
+    predict: Predict = "after",
+    seed: Seed = 0,
+    head: Head = None,
+) -> Adaptor:
+    """One gradient step on predicting image rotations.
 
-rotation = _tells("Sun et al., TTT", 2020)(partial(_puzzle, "rotation", Rotation, lr=0.05))
-rotation.__doc__ = """One step on telling by which quarter turn each image was rotated, through the norm layers.
+    As in DomainAdaptor's comparisons. Its authors instead adapt all shared weights to one image at a time.
+    """
+    return _adapt_by_task(
+        network,
+        "rotation",
+        Rotation,
+        task=task,
+        statistics=statistics,
+        lr=lr,
+        momentum=momentum,
+        head=head,
+        seed=seed,
+        steps=steps,
+        reset_every=reset_every,
+        predict=predict,
+    )
 
-As in DomainAdaptor's comparisons. Its inventors instead adapt all shared weights to one image at a time.
-"""
 
-jigsaw = _tells("Carlucci et al., JiGen", 2019)(partial(_puzzle, "jigsaw", Jigsaw, lr=0.01))
-jigsaw.__doc__ = """One step on telling in which order the nine tiles of each image were laid, through the norm layers.
+@method(
+    paper="Carlucci et al., JiGen",
+    year=2019,
+    kind="self-supervised",
+    forwards="3",
+    backwards="1",
+    needs=("features and a linear head", "a head trained for it"),
+)
+def jigsaw(
+    network: nn.Module,
+    *,
+    task: TrainedTensors = None,
+    statistics: TaskStatistics = "batch",
+    lr: LearningRate = 0.01,
+    momentum: SgdMomentum = 0.0,
+    steps: Steps = 1,
+    reset_every: ResetEvery = 1,
+    predict: Predict = "after",
+    seed: Seed = 0,
+    head: Head = None,
+) -> Adaptor:
+    """One gradient step on predicting the order of nine tiles.
 
-As in DomainAdaptor's comparisons; its inventors train with the puzzle and do not adapt.
-"""
+    As in DomainAdaptor's comparisons; its authors train with the task and do not adapt.
+    """
+    return _adapt_by_task(
+        network,
+        "jigsaw",
+        Jigsaw,
+        task=task,
+        statistics=statistics,
+        lr=lr,
+        momentum=momentum,
+        head=head,
+        seed=seed,
+        steps=steps,
+        reset_every=reset_every,
+        predict=predict,
+    )

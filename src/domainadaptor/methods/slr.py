@@ -1,18 +1,32 @@
 """SLR: a likelihood ratio whose gradient does not vanish, and diverse predictions. Mummadi et al., 2021."""
 
 import math
-from collections.abc import Sequence
+from typing import Literal
 
 from torch import Tensor, nn
 
 from domainadaptor.adaptation import losses
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.objective import Forward, Objective
-from domainadaptor.method_card import about
+from domainadaptor.catalog import method
 from domainadaptor.methods.sar import skipped
 from domainadaptor.methods.tent import descend
 from domainadaptor.norms.moments import Variance
-from domainadaptor.options import check_choice, check_number
+from domainadaptor.option_types import (
+    AdaptFrom,
+    LearningRate,
+    M,
+    Momentum,
+    NonNegative,
+    Optimizer,
+    Predict,
+    ResetEvery,
+    Share,
+    Skip,
+    Steps,
+    Threshold,
+)
+from domainadaptor.options import check_number
 
 __all__ = ["slr"]
 
@@ -61,50 +75,40 @@ class Ratio(Objective):
         self._mean, self._next = memory, None
 
 
-@about("Mummadi et al., SLR", 2021, "loss", forwards="1 (2 if it predicts after)", backwards="1")
+@method(paper="Mummadi et al., SLR", year=2021, kind="loss", forwards="1 (2 if it predicts after)", backwards="1")
 def slr(
     network: nn.Module,
     *,
-    form: str = "authors",
-    confidence: float | None = None,
-    diversity: float | None = None,
-    kappa: float = 0.9,
-    skip: str | Sequence[str] | None = None,
-    lr: float = 6e-4,
-    optimizer: str = "adam",
-    momentum: float = 0.9,
-    steps: int = 1,
-    reset_every: int | None = None,
-    predict: str = "before",
-    m: float = 1.0,
+    form: Literal["authors", "domainadaptor"] = "authors",
+    confidence: NonNegative | None = None,
+    diversity: NonNegative | None = None,
+    kappa: Share = 0.9,
+    skip: Skip = None,
+    lr: LearningRate = 6e-4,
+    optimizer: Optimizer = "adam",
+    momentum: Momentum = 0.9,
+    steps: Steps = 1,
+    reset_every: ResetEvery = None,
+    predict: Predict = "before",
+    m: M = 1.0,
     variance: Variance = "biased",
-    threshold: float | None = None,
-    adapt_from: str | float = 0.0,
+    threshold: Threshold = None,
+    adapt_from: AdaptFrom = 0.0,
 ) -> Adaptor:
-    """Batch statistics and a step on the soft likelihood ratio, with predictions kept diverse over batches.
+    """Minimize a soft likelihood ratio; keep predictions diverse.
 
-    The authors also learn a transformation of the images, decay the rate and go over the data five times; here each
-    batch is seen once, as it is. DomainAdaptor's form is the ratio without its numerator, and nothing else.
+    The authors also learn a transformation of the images, decay the learning rate and make five passes over the data;
+    here each batch is seen once, as it is. DomainAdaptor's form is the ratio without its numerator, and nothing else.
 
     Args:
         network: Any trained network with norm layers that have a scale or shift; batch norms use batch statistics.
         form: "authors", sum p log((1 - p) / p), or "domainadaptor", sum p log(1 - p), as in its comparisons.
-        confidence: The weight of the ratio; None: 0.025 for "authors", 1 for "domainadaptor".
-        diversity: The weight of the divergence of the mean prediction from uniform; None: 1, or 0 respectively.
-        kappa: The weight of earlier batches in the running mean prediction, which starts uniform.
-        skip: Layers that do not learn, as "layer4,norm"; "" skips none. None skips layer4 for "authors", else none.
-        lr: The learning rate.
-        optimizer: "adam" as its authors, or "sgd" as DomainAdaptor's.
-        momentum: Of "sgd"; Adam's first.
-        steps: How many steps each batch gets.
-        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
-        predict: "before" the step, or "after" it with one more pass (the paper's protocol).
-        m: The weight of the new batch in running statistics: 1 is the batch alone, 0 the source's.
-        variance: "biased" as batch normalization, or "unbiased".
-        threshold: Only images whose confidence in the first pass is above it are learned from; None: all of them.
-        adapt_from: Where learning begins, to save time: a share of the norm layers, as 0.5, or a name, as "layer3".
+        confidence: Weight of the ratio; None: 0.025 for "authors", 1 for "domainadaptor".
+        diversity: Weight of the divergence of the mean prediction from uniform; None: 1 for "authors", 0 for
+            "domainadaptor".
+        kappa: Weight of earlier batches in the running mean prediction, which starts uniform.
+        skip: Layers that do not learn, as "layer4,norm"; "" skips none; None skips layer4 for "authors", else none.
     """
-    check_choice("form", form, _RATIOS)
     usual = _PUBLISHED[form]
     confidence = usual[0] if confidence is None else confidence
     diversity = usual[1] if diversity is None else diversity

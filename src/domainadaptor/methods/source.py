@@ -4,12 +4,12 @@ from torch import nn
 
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.method_card import about
+from domainadaptor.catalog import method
 
 __all__ = ["source"]
 
 
-@about("-", 0, "none", forwards="1")
+@method(kind="none", forwards="1")
 def source(network: nn.Module) -> Adaptor:
-    """The network as it is, in eval mode: no adaptation."""
+    """The source model in eval mode, without adaptation."""
     return StepAdaptor(network)

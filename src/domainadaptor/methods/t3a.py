@@ -1,6 +1,6 @@
 """T3A: classes described anew by the confident features seen so far. Iwasawa and Matsuo, NeurIPS 2021."""
 
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -10,11 +10,14 @@ from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.method_card import about
+from domainadaptor.catalog import method
 from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.options import check_choice, check_count
+from domainadaptor.option_types import Head, ResetEvery, Statistics
+from domainadaptor.options import Option
 
 __all__ = ["t3a"]
+
+Keep = Annotated[Literal[-1] | int, Option(ge=1)]
 
 
 class _Supports(NamedTuple):
@@ -75,27 +78,27 @@ def _supports(features: Tensor, logits: Tensor) -> _Supports:
     return _Supports(features, logits.argmax(1), entropy(logits))
 
 
-@about("Iwasawa and Matsuo, T3A", 2021, "prediction", forwards="1", needs=("features and a linear head",))
+@method(
+    paper="Iwasawa and Matsuo, T3A",
+    year=2021,
+    kind="prediction",
+    forwards="1",
+    needs=("features and a linear head",),
+)
 def t3a(
     network: nn.Module,
     *,
-    keep: int = 100,
-    reset_every: int | None = None,
-    statistics: str = "source",
-    head: str | None = None,
+    keep: Keep = 100,
+    reset_every: ResetEvery = None,
+    statistics: Statistics = "source",
+    head: Head = None,
 ) -> Adaptor:
-    """Classes described anew by the features predicted with the lowest entropy so far; the network stays as it is.
+    """Rebuild the classifier from confident features of the stream.
 
     Args:
         network: Any trained network that ends in a linear layer.
-        keep: How many supports each class keeps, those of lowest entropy; -1 keeps all, of every batch.
-        reset_every: After how many batches the supports are forgotten: None never, 1 after each.
-        statistics: "source", or "batch" for batch statistics in every norm layer.
-        head: The name of the linear layer that makes the logits; None: the last one.
+        keep: Features stored per class, those with the lowest entropy; -1 stores all.
     """
-    if keep != -1:
-        check_count("keep", keep, low=1)
-    check_choice("statistics", statistics, ("source", "batch"))
     return StepAdaptor(
         network,
         norm=None if statistics == "source" else batch_only,

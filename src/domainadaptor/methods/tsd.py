@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,10 +17,10 @@ from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.state import KeptOptimizer, OptimizerFactory, Part
-from domainadaptor.method_card import about
+from domainadaptor.catalog import method
 from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.norms.moments import VARIANCES, Variance
-from domainadaptor.options import check_choice, check_count, check_flag, check_number
+from domainadaptor.norms.moments import Variance
+from domainadaptor.option_types import Count, Head, LearningRate, Momentum, NonNegative, Optimizer, Predict, ResetEvery
 
 __all__ = ["tsd"]
 
@@ -170,10 +170,10 @@ class _Tsd(LearningAdaptor):
             self._pass(images)
 
 
-@about(
-    "Wang et al., TSD",
-    2023,
-    "loss",
+@method(
+    paper="Wang et al., TSD",
+    year=2023,
+    kind="loss",
     forwards="1 (2 if it predicts after)",
     backwards="1",
     needs=("features and a linear head",),
@@ -181,45 +181,30 @@ class _Tsd(LearningAdaptor):
 def tsd(
     network: nn.Module,
     *,
-    keep: int | None = 100,
-    divergence: str = "head",
+    keep: Count | None = 100,
+    divergence: Literal["head", "prototypes"] = "head",
     agree: bool = False,
-    lam: float = 0.0,
-    neighbors: int = 3,
-    lr: float = 1e-4,
-    optimizer: str = "adam",
-    momentum: float = 0.9,
-    reset_every: int | None = None,
-    predict: str = "before",
+    lam: NonNegative = 0.0,
+    neighbors: Count = 3,
+    lr: LearningRate = 1e-4,
+    optimizer: Optimizer = "adam",
+    momentum: Momentum = 0.9,
+    reset_every: ResetEvery = None,
+    predict: Predict = "before",
     variance: Variance = "biased",
-    head: str | None = None,
+    head: Head = None,
 ) -> Adaptor:
-    """Features learn to be classified by prototypes of the surest features so far as the head classifies them.
+    """Align features with prototypes of confident features.
 
     Args:
         network: Any trained network with norm layers and a linear head; batch norms use batch statistics.
-        keep: How many features of each class are remembered, the surest ones; None keeps all.
-        divergence: "head" is KL from the head's prediction to the prototypes', "prototypes" the other way round, as
-            the authors' program.
-        agree: Whether only images learn for which head and prototypes name the same class (the consistency filter).
-        lam: The weight of the local term, which brings predictions of near features together; 0 as their program.
-        neighbors: How many remembered features the local term compares each image with.
-        lr: The learning rate.
-        optimizer: "adam" as its authors, or "sgd".
-        momentum: Of "sgd"; Adam's first.
-        reset_every: After how many batches everything is forgotten: None never, 1 after each (the paper's protocol).
-        predict: "before" the step as its authors, or "after" it with one more pass (the paper's protocol).
-        variance: "biased" as batch normalization, or "unbiased".
-        head: Name of the linear layer that answers; None: the last one.
+        keep: Features stored per class, those with the lowest entropy; None stores all.
+        divergence: "head" is KL from the head's prediction to the prototypes', "prototypes" the reverse, as in the
+            authors' program.
+        agree: Learn only from images for which head and prototypes predict the same class.
+        lam: Weight of the local term, which pulls predictions of similar features together; 0 in the authors' program.
+        neighbors: Stored features that the local term compares each image with.
     """
-    if keep is not None:
-        check_count("keep", keep, low=1)
-    check_choice("divergence", divergence, ("head", "prototypes"))
-    check_flag("agree", agree)
-    check_number("lam", lam, low=0)
-    check_count("neighbors", neighbors, low=1)
-    check_choice("predict", predict, ("after", "before"))
-    check_choice("variance", variance, VARIANCES)
     return _Tsd(
         network,
         variance=variance,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from domainadaptor import registry
 from domainadaptor.lab.data.domains import DomainDataset
-from domainadaptor.options import check_names, defaults_of
+from domainadaptor.options import coerce_options, defaults_of
 
 _SETS = "domainadaptor.lab.data.sets"
 
@@ -18,8 +18,7 @@ def open_dataset(name: str, root: Path | None = None, /, **options: object) -> D
         BadFile: It is not there, or not as expected.
     """
     function = registry.find(_SETS, "data set", name)
-    check_names(function, name, options)
-    opened = function(root, **options)
+    opened = function(root, **coerce_options(function, options, name))
     assert isinstance(opened, DomainDataset)
     return opened
 

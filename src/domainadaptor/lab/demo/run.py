@@ -141,7 +141,7 @@ def _at_home(network: SmallResNet, style: str, digits: Digits, device: torch.dev
 def _score(
     network: SmallResNet, method: str, style: str, images: Tensor, labels: Tensor, batch_size: int, seed: int
 ) -> Score:
-    options: dict[str, Any] = {"seed": seed} if "seed" in domainadaptor.options_of(method) else {}
+    options: dict[str, Any] = {"seed": seed} if "seed" in domainadaptor.method_info(method).defaults else {}
     adaptor = domainadaptor.adapt(network, method, **options)
     start = time.perf_counter()
     logits = domainadaptor.predict(adaptor, images.split(batch_size))

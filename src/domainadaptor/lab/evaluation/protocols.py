@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from domainadaptor.errors import BadOption
-from domainadaptor.options import check_count, check_names, check_number, defaults_of, suggestion
+from domainadaptor.options import check_count, check_number, coerce_options, defaults_of, suggestion
 
 
 class ImageRef(NamedTuple):
@@ -143,8 +143,7 @@ def arrange(name: str, images: Images, batch_size: int, seed: int, options: Mapp
         BadOption: There is no such protocol or option.
     """
     check_count("batch_size", batch_size, low=1)
-    check_names(_find(name), name, options)
-    return _find(name)(images, batch_size, seed, **options)
+    return _find(name)(images, batch_size, seed, **coerce_options(_find(name), options, name))
 
 
 def _find(name: str) -> Protocol:

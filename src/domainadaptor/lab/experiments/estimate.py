@@ -28,12 +28,12 @@ def _seconds(cell: Cell, grid: Grid) -> float:
     images = sum(min(counts[name], cell.images or counts[name]) for name in cell.domains)
     if cell.measure:
         return images * plan.milliseconds / 1000
-    described = domainadaptor.about(cell.method)
+    described = domainadaptor.method_info(cell.method)
     more = not {"loss", "predict"}.isdisjoint(cell.options)
     # A backward for activations alone costs about as much as a forward.
     own = _number(described.forwards, more) + _number(described.backwards, more) if described else 1
     if described and "views" in described.forwards:
-        own += cell.options.get("views", domainadaptor.options_of(cell.method)["views"])
+        own += cell.options.get("views", domainadaptor.method_info(cell.method).defaults["views"])
     return images * (1 + own) * plan.milliseconds / 1000
 
 

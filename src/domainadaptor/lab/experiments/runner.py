@@ -307,7 +307,7 @@ def _key(name: str, options: Mapping[str, Any]) -> str:
 
 def defaults(cell: Cell) -> dict[str, Any]:
     """The values of the options that a cell leaves to its method or measurement and its protocol, for a record."""
-    known = defaults_of(MEASURES[cell.measure]) if cell.measure else domainadaptor.options_of(cell.method)
+    known = defaults_of(MEASURES[cell.measure]) if cell.measure else domainadaptor.method_info(cell.method).defaults
     left = {name: value for name, value in known.items() if name not in cell.options}
     for name, value in protocol_options(cell.protocol).items() if not cell.measure else ():
         left |= {f"{cell.protocol} {name}": value} if name not in cell.protocol_options else {}

@@ -16,7 +16,7 @@ from domainadaptor.lab.experiments.analyses import MEASURES
 from domainadaptor.lab.experiments.networks import Networks, pattern_mistake, read_plans
 from domainadaptor.lab.experiments.table import SWEPT, Experiment, Row, TableSpec
 from domainadaptor.lab.experiments.trial import complaint, wrong_options
-from domainadaptor.options import check_names, suggestion
+from domainadaptor.options import coerce_options, suggestion
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -251,7 +251,7 @@ def _sweep(
     name, values = entry["option"], entry["values"]
     known = {*SWEPT, *_known_options(protocol)}
     for row in rows:
-        known |= set(domainadaptor.options_of(row.method))
+        known |= set(domainadaptor.method_info(row.method).defaults)
     if name not in list(known):
         say(f"sweep over {name!r}, which none of the rows has; {suggestion(name, sorted(known))}")
         return None
@@ -283,7 +283,7 @@ def _wrong_settings(
                 check_protocol(protocol, options)
             except BadOption as error:
                 yield f"row {row.label!r}: {error}" if "protocol" in row.settings else str(error)
-            swept = name in domainadaptor.options_of(row.method) and name not in row.options and name not in SWEPT
+            swept = name in domainadaptor.method_info(row.method).defaults and name not in row.options and name not in SWEPT
             if swept and (text := complaint(row.method, {**row.options, name: value})):
                 yield f"row {row.label!r} with {name} = {value!r}: {text}"
 
@@ -322,7 +322,7 @@ def _wrong_measure(measure: str, options: Mapping[str, Any]) -> list[str]:
     if measure not in MEASURES:
         return [f"measure = {measure!r}; {suggestion(measure, MEASURES)}"]
     try:
-        check_names(MEASURES[measure], measure, options)
+        coerce_options(MEASURES[measure], options, measure)
     except BadOption as error:
         return [str(error)]
     return []

@@ -123,7 +123,7 @@ def cells(table: TableSpec, row: Row, column: str, seed: int, locate: Locate) ->
             settings[name] = value
         elif name in protocol_options(settings["protocol"]):
             settings["protocol_options"] |= {name: value}
-        elif name in domainadaptor.options_of(row.method) and name not in options:
+        elif name in domainadaptor.method_info(row.method).defaults and name not in options:
             options[name] = value  # other rows have the same number in every column
     if table.groups:
         streams = list(table.groups.values()) if table.sweep else [table.groups[column]]

@@ -43,7 +43,7 @@ def complaint(method: str, options: Mapping[str, Any]) -> str:
 
 
 def _build(method: str, options: Mapping[str, Any]) -> None:
-    known = domainadaptor.options_of(method)
+    known = domainadaptor.method_info(method).defaults
     unknown = [name for name in options if name not in {*known, "guard"}]
     if unknown:
         raise BadOption(f"{method} has no option {unknown[0]!r}; {suggestion(unknown[0], known)}")

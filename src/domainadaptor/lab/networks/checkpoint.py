@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from domainadaptor import options_of
+from domainadaptor import method_info
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.preprocessing import INTERPOLATIONS, Preprocessing
 from domainadaptor.lab.files import replacing
@@ -86,7 +86,7 @@ def heads_for(method: str, heads: Mapping[str, Mapping[str, Tensor]]) -> dict[st
     """Those trained heads that a method has an option for, by the option: "task" takes the head of its own name."""
     name = method.rpartition(":")[2].replace("_", "-")
     wanted = {"task": name, "learned_loss": "learned_loss"}
-    options = options_of(method)
+    options = method_info(method).defaults
     return {option: heads[head] for option, head in wanted.items() if option in options and head in heads}
 
 

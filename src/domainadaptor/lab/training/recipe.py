@@ -18,7 +18,7 @@ from domainadaptor.lab.networks.loading import is_weights_file
 from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings
 from domainadaptor.lab.training.selection import make_selection
-from domainadaptor.options import check_choice, check_count, check_names, check_number, suggestion
+from domainadaptor.options import check_choice, check_count, check_number, coerce_options, suggestion
 
 ALGORITHMS = "domainadaptor.lab.training.algorithms"
 CHECKPOINT_FILE = "checkpoint.safetensors"  # in the folder of a run
@@ -69,7 +69,9 @@ class TrainingRecipe:
         check_count("seed", self.seed, low=0)
         if len(set(self.sources)) < len(self.sources):
             raise BadOption(f"a source domain is named twice: {', '.join(self.sources)}")
-        check_names(registry.find(ALGORITHMS, "algorithm", self.algorithm), self.algorithm, self.options)
+        function = registry.find(ALGORITHMS, "algorithm", self.algorithm)
+        # lr=1 and lr=1.0 are the same run.
+        object.__setattr__(self, "options", coerce_options(function, self.options, self.algorithm))
 
     def make(self, network: Any, classes: int) -> Algorithm:
         """The algorithm for a network."""

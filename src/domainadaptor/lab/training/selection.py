@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from torch import Tensor, nn
 
 from domainadaptor.lab.networks.statistics import reestimate_statistics
-from domainadaptor.options import check_choice, check_count, check_names, check_number
+from domainadaptor.options import check_choice, check_count, check_number, coerce_options
 
 State = dict[str, Tensor]
 T = TypeVar("T")
@@ -272,8 +272,7 @@ def make_selection(name: str, options: Mapping[str, Any] | None = None) -> Weigh
         BadOption: There is none, or it has no such option.
     """
     check_choice("select", name, SELECTIONS)
-    check_names(SELECTIONS[name], name, options or {})
-    return SELECTIONS[name](**(options or {}))
+    return SELECTIONS[name](**coerce_options(SELECTIONS[name], options or {}, name))
 
 
 def _parts(average: _Average) -> tuple[Any, ...]:

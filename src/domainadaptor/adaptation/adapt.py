@@ -1,0 +1,54 @@
+"""`adapt`: wrap a trained network in a method."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from domainadaptor import registry
+from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.guard import CollapseGuard
+from domainadaptor.adaptation.logits import OutputReader
+from domainadaptor.catalog import METHODS
+from domainadaptor.errors import BadOption
+from domainadaptor.options import check_flag, coerce_options
+
+
+def adapt(
+    network: nn.Module,
+    method: str | Callable[..., Adaptor] = "domainadaptor-t",
+    *,
+    output: OutputReader | None = None,
+    guard: bool = False,
+    **options: Any,
+) -> Adaptor:
+    """Wrap a trained network so that it adapts to each batch it predicts; the network itself is never changed.
+
+    Args:
+        network: Any trained network with batch normalization, from a batch of images to logits.
+        method: A name in `list_methods()`, a function like those, or "package.module:function" of your own.
+        output: A function from what the network returns to its logits, where that is neither a tensor, a tuple,
+            a dict with "logits" nor an object with `.logits`.
+        guard: Whether an online method is reset to the source model, which then predicts the batch, when predictions
+            and weights look like collapse (`CollapseGuard` has the rule); the result's note reports it.
+        **options: The method's options, as `method_info(method).options` lists them.
+
+    Raises:
+        BadOption: There is no such method or option, or a value is not allowed.
+        UnsupportedNetwork: The method cannot adapt this network.
+    """
+    if isinstance(method, nn.Module):
+        raise BadOption(
+            f"the method is a {type(method).__name__}: the network comes first, as in adapt(network, 'adabn')"
+        )
+    function = registry.find(METHODS, "method", method, allow_import=True)
+    adaptor = function(network, **coerce_options(function, options, str(method)))
+    if not isinstance(adaptor, Adaptor):
+        raise BadOption(f"method {method!r} returned a {type(adaptor).__name__}; expected an Adaptor")
+    adaptor.output = output
+    check_flag("guard", guard)
+    if guard:
+        if adaptor.reset_every == 1:
+            raise BadOption(f"guard=True has no effect with method {method!r}, which resets after each batch")
+        adaptor.collapse = CollapseGuard()
+    return adaptor

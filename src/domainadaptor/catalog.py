@@ -1,0 +1,214 @@
+"""The catalog of methods: what each does, its paper, needs, cost and options; read without importing torch.
+
+`@method` and `variant` describe a method in its file. The catalog reads the files of `domainadaptor/methods` as syntax
+trees, so that a list of methods does not need torch.
+"""
+
+import ast
+import builtins
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, TypeVar, cast
+
+from domainadaptor import option_types, registry
+from domainadaptor.options import OptionInfo, Parameter, coerce_options, docstring_entries, parameters
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Kind = Literal["none", "statistics", "loss", "self-supervised", "teacher", "prediction"]
+Need = Literal["features and a linear head", "a head trained for it", "source samples", "altered training"]
+
+METHODS = "domainadaptor.methods"
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """What a reader wants to know about a method."""
+
+    name: str = ""
+    summary: str = ""
+    paper: str = ""
+    year: int | None = None
+    kind: Kind | None = None
+    forwards: str = ""  # forward passes per batch, as "1" or "1 + views"
+    backwards: str = ""
+    needs: tuple[Need, ...] = ()
+    options: Mapping[str, OptionInfo] = field(default_factory=dict)
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The default of each option."""
+        return {name: option.default for name, option in self.options.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return asdict(self) | {"options": {name: option._asdict() for name, option in self.options.items()}}
+
+
+def method(
+    *,
+    paper: str = "",
+    year: int | None = None,
+    kind: Kind | None = None,
+    forwards: str = "",
+    backwards: str = "0",
+    needs: tuple[Need, ...] = (),
+) -> Callable[[F], F]:
+    """Describe a function from a network to an adaptor, and validate its options whenever it is called.
+
+    Args:
+        paper: First author and name, as "Wang et al., Tent".
+        year: Of the publication.
+        kind: What the method changes.
+        forwards: Forward passes per batch, as "1" or "1 + views".
+        backwards: Backward passes per batch.
+        needs: What the method needs besides a network and images.
+    """
+    card = MethodInfo(paper=paper, year=year, kind=kind, forwards=forwards, backwards=backwards, needs=needs)
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def checked(network: Any, **values: Any) -> Any:
+            return function(network, **coerce_options(function, values))
+
+        checked.card = card  # type: ignore[attr-defined]
+        return cast(F, checked)
+
+    return decorate
+
+
+def variant(base: F, doc: str, *, defaults: Mapping[str, Any], **card: Any) -> F:
+    """Return a method with other defaults.
+
+    Args:
+        base: A function with `@method`.
+        doc: The variant's docstring.
+        defaults: Options with other defaults.
+        **card: What differs in the description, as `@method` has it.
+    """
+    made = functools.partial(base, **coerce_options(base, defaults))
+    made.__doc__ = doc
+    made.card = replace(base.card, **card)  # type: ignore[attr-defined]
+    return cast(F, made)
+
+
+def list_methods() -> dict[str, str]:
+    """Return every method's name with one sentence on what it does; sorted by name, without importing torch."""
+    return {name: method_info(name).summary for name in registry.entries(METHODS)}
+
+
+def method_info(method: str | Callable[..., Any], *, allow_import: bool = False) -> MethodInfo:
+    """Return what is known about a method: summary, paper, needs, cost and options.
+
+    Args:
+        method: A name in `list_methods()`, or a function from a network to an adaptor.
+        allow_import: Also accept "package.module:function"; only for names that the user typed.
+
+    Raises:
+        BadOption: There is no such method.
+    """
+    if isinstance(method, str) and (entry := registry.entries(METHODS).get(method)) is not None:
+        found = None if entry.tree is None else _read(entry.tree, entry.attribute)
+        return replace(found or _inspect(entry.load()), name=method)
+    function = registry.find(METHODS, "method", method, allow_import=allow_import)
+    name = method if isinstance(method, str) else getattr(function, "__name__", "").replace("_", "-")
+    return replace(_inspect(function), name=name)
+
+
+def _inspect(function: Callable[..., Any]) -> MethodInfo:
+    """Describe a function that is already imported."""
+    card = cast(MethodInfo, getattr(function, "card", MethodInfo()))
+    written = docstring_entries(_docs(function))
+    infos = {parameter.name: parameter.info(written) for parameter in parameters(function)}
+    return replace(card, summary=registry.sentence(function), options=infos)
+
+
+def _docs(function: Callable[..., Any]) -> str:
+    """Return the docstring, and for a variant also that of its base, which describes the options."""
+    own = inspect.getdoc(function) or ""
+    return own if "Args:\n" in own or not isinstance(function, functools.partial) else _docs(function.func)
+
+
+class _Unreadable(Exception):
+    """A file whose descriptions need an import."""
+
+
+def _read(tree: ast.Module, name: str) -> MethodInfo | None:
+    """Describe a method from its file's syntax tree; None where that takes an import."""
+    try:
+        return _read_name(tree, name)
+    except _Unreadable:
+        return None
+
+
+def _read_name(tree: ast.Module, name: str) -> MethodInfo:
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == name:
+            return _read_function(tree, statement)
+        if isinstance(statement, ast.Assign) and [ast.unparse(target) for target in statement.targets] == [name]:
+            return _read_variant(tree, statement.value)
+        if isinstance(statement, ast.ImportFrom) and name in [alias.name for alias in statement.names]:
+            entry = next((e for e in registry.entries(METHODS).values() if e.module == statement.module), None)
+            if entry is not None and entry.tree is not None:
+                return _read_name(entry.tree, name)
+    raise _Unreadable
+
+
+def _read_function(tree: ast.Module, function: ast.FunctionDef) -> MethodInfo:
+    docstring = ast.get_docstring(function) or ""
+    written = docstring_entries(docstring)
+    card = MethodInfo()
+    for decorator in function.decorator_list:
+        if not isinstance(decorator, ast.Call) or ast.unparse(decorator.func) != "method":
+            raise _Unreadable
+        card = MethodInfo(**{"backwards": "0"} | _keywords(tree, decorator))
+    infos = {}
+    for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+        if default is None:
+            raise _Unreadable
+        annotation = Any if argument.annotation is None else _value(tree, argument.annotation)
+        parameter = Parameter(argument.arg, annotation, _value(tree, default))
+        infos[argument.arg] = parameter.info(written)
+    return replace(card, summary=docstring.partition("\n")[0], options=infos)
+
+
+def _read_variant(tree: ast.Module, call: ast.expr) -> MethodInfo:
+    if not isinstance(call, ast.Call) or ast.unparse(call.func) != "variant" or not isinstance(call.args[0], ast.Name):
+        raise _Unreadable
+    base = _read_name(tree, call.args[0].id)
+    card = _keywords(tree, call)
+    changed = card.pop("defaults")
+    infos = {
+        name: info._replace(default=changed[name]) if name in changed else info for name, info in base.options.items()
+    }
+    summary = inspect.cleandoc(_value(tree, call.args[1])).partition("\n")[0]
+    return replace(base, summary=summary, options=infos, **card)
+
+
+def _keywords(tree: ast.Module, call: ast.Call) -> dict[str, Any]:
+    return {keyword.arg: _value(tree, keyword.value) for keyword in call.keywords if keyword.arg is not None}
+
+
+def _value(tree: ast.Module, expression: ast.expr) -> Any:
+    """Evaluate a default, an annotation or a description in what is known without torch."""
+    try:
+        return eval(compile(ast.Expression(expression), "<method>", "eval"), {"__builtins__": {}}, _Names(tree))
+    except Exception as error:
+        raise _Unreadable from error
+
+
+class _Names(dict[str, Any]):
+    """The names that a method's signature may use: shared option types, typing, builtins, and its file's constants."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        super().__init__(vars(builtins) | vars(typing) | vars(option_types))
+        self._tree = tree
+
+    def __missing__(self, name: str) -> Any:
+        for statement in self._tree.body:
+            if isinstance(statement, ast.Assign) and [ast.unparse(target) for target in statement.targets] == [name]:
+                return _value(self._tree, statement.value)
+        raise KeyError(name)
