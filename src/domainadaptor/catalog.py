@@ -148,13 +148,11 @@ def _read_name(tree: ast.Module, name: str) -> MethodInfo:
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef) and statement.name == name:
             return _read_function(tree, statement)
-        if isinstance(statement, ast.Assign) and [ast.unparse(target) for target in statement.targets] == [name]:
-            return _read_variant(tree, statement.value)
         if isinstance(statement, ast.ImportFrom) and name in [alias.name for alias in statement.names]:
             entry = next((e for e in registry.entries(METHODS).values() if e.module == statement.module), None)
             if entry is not None and entry.tree is not None:
                 return _read_name(entry.tree, name)
-    raise _Unreadable
+    return _read_variant(tree, registry.assigned(tree, name))
 
 
 def _read_function(tree: ast.Module, function: ast.FunctionDef) -> MethodInfo:
@@ -175,7 +173,7 @@ def _read_function(tree: ast.Module, function: ast.FunctionDef) -> MethodInfo:
     return replace(card, summary=docstring.partition("\n")[0], options=infos)
 
 
-def _read_variant(tree: ast.Module, call: ast.expr) -> MethodInfo:
+def _read_variant(tree: ast.Module, call: ast.expr | None) -> MethodInfo:
     if not isinstance(call, ast.Call) or ast.unparse(call.func) != "variant" or not isinstance(call.args[0], ast.Name):
         raise _Unreadable
     base = _read_name(tree, call.args[0].id)
@@ -208,7 +206,7 @@ class _Names(dict[str, Any]):
         self._tree = tree
 
     def __missing__(self, name: str) -> Any:
-        for statement in self._tree.body:
-            if isinstance(statement, ast.Assign) and [ast.unparse(target) for target in statement.targets] == [name]:
-                return _value(self._tree, statement.value)
-        raise KeyError(name)
+        expression = registry.assigned(self._tree, name)
+        if expression is None:
+            raise KeyError(name)
+        return _value(self._tree, expression)

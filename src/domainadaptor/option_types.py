@@ -37,13 +37,15 @@ AdaptFrom = Annotated[
         'Where learning starts, to save time: a fraction of the norm layers (0.5) or a layer name ("layer3").',
         ge=0,
         le=1,
+        expects="a finite number from 0 to 1, or the name of a layer",
     ),
 ]
 Skip = Annotated[
     str | Sequence[str] | None,
     Option(
         'Layers that do not learn, as "layer4,norm"; "" skips none; None skips the last stage: `layer4` of a ResNet, '
-        "the last quarter of a transformer's blocks and its last norm."
+        "the last quarter of a transformer's blocks and its last norm.",
+        expects="names of layers, as 'layer4,norm'",
     ),
 ]
 
@@ -113,10 +115,17 @@ Views = Annotated[int, Option('Random views of each image for "gem-aug".', ge=1)
 # Inputs besides the network.
 Seed = Annotated[int, Option("Random seed; the same batch always gets the same draws.", ge=0)]
 PerChannel = str | float | Sequence[float]
+_NUMBERS = "numbers, as 0.485,0.456,0.406, or one number"
 Mean = Annotated[
-    PerChannel, Option("Per-channel mean that the images were normalized with; augmentation works on pixels in [0, 1].")
+    PerChannel,
+    Option(
+        "Per-channel mean that the images were normalized with; augmentation works on pixels in [0, 1].",
+        expects=_NUMBERS,
+    ),
 ]
-Std = Annotated[PerChannel, Option("Per-channel standard deviation that the images were normalized with.")]
+Std = Annotated[
+    PerChannel, Option("Per-channel standard deviation that the images were normalized with.", expects=_NUMBERS)
+]
 Head = Annotated[str | None, Option("Name of the linear layer that computes the logits; None: the last one.")]
 Images = Annotated[Iterable[Any] | None, Option("Images without labels: a tensor, or an iterable of batches.")]
 TrainedTensors = Annotated[Any, Option("Head trained together with the network, or its tensors.")]

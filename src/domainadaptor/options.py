@@ -30,12 +30,14 @@ class Option:
         ge: Smallest number.
         gt: Number that values must exceed.
         le: Largest number.
+        expects: What messages say was expected, instead of the type.
     """
 
     doc: str = ""
     ge: float | None = None
     gt: float | None = None
     le: float | None = None
+    expects: str = ""
 
     def allows(self, number: Any) -> bool:
         """Return whether a number is within the bounds."""
@@ -78,7 +80,7 @@ class Parameter(NamedTuple):
         """Return what readers need; `written` are the docstring's entries."""
         atoms = _atoms(self.annotation)
         doc = written.get(self.name) or next((option.doc for _, option in atoms if option.doc), "")
-        return OptionInfo(self.name, describe(self.annotation), self.default, doc)
+        return OptionInfo(self.name, type_text(self.annotation), self.default, doc)
 
 
 def coerce_options(function: Callable[..., Any], options: Mapping[str, Any], name: str = "") -> dict[str, Any]:
@@ -173,9 +175,23 @@ def coerce(option: str, annotation: Any, value: Any) -> Any:
     raise BadOption(_refusal(option, atoms, value))
 
 
-def describe(annotation: Any) -> str:
-    """Return the values that an option takes, in words."""
-    return _expected(_atoms(annotation))
+def type_text(annotation: Any) -> str:
+    """Return the values that an option takes, in short: "int >= 1 or None"; "" for any."""
+    return " or ".join(filter(None, (_short(kind, bounds) for kind, bounds in _atoms(annotation))))
+
+
+def _short(kind: Any, bounds: Option) -> str:
+    if get_origin(kind) is Literal:
+        return " or ".join(map(str, get_args(kind)))
+    if kind in (int, float):
+        ends = [
+            f"{sign} {end:g}" for sign, end in ((">", bounds.gt), (">=", bounds.ge), ("<=", bounds.le)) if _shown(end)
+        ]
+        closed = bounds.ge is not None and _shown(bounds.le)
+        return f"{kind.__name__} in [{bounds.ge:g}, {bounds.le:g}]" if closed else " ".join([kind.__name__, *ends])
+    if get_origin(kind) in (list, tuple, Sequence):
+        return "list"
+    return "None" if kind is type(None) else kind.__name__ if kind in (bool, str) else ""
 
 
 def _atoms(annotation: Any, bounds: Option | None = None) -> list[tuple[Any, Option]]:
@@ -224,6 +240,8 @@ def _choices(atoms: Iterable[tuple[Any, Option]]) -> list[Any]:
 
 
 def _expected(atoms: Sequence[tuple[Any, Option]]) -> str:
+    if own := next((option.expects for _, option in atoms if option.expects), ""):
+        return own
     words = [] if not _choices(atoms) else [f"one of {', '.join(map(_word, _choices(atoms)))}"]
     for kind, bounds in atoms:
         if kind is bool:

@@ -101,10 +101,20 @@ def _parsed(path: Path, modified: int, size: int) -> ast.Module:
 def _exports(module: str, tree: ast.Module | None) -> list[str]:
     if tree is None:
         return list(getattr(importlib.import_module(module), "__all__", ()))
+    listed = assigned(tree, "__all__")
+    if listed is None:
+        raise BadOption(f"{module} has no __all__: list there the functions that it exports")
+    return list(ast.literal_eval(listed))
+
+
+def assigned(tree: ast.Module, name: str) -> ast.expr | None:
+    """Return the expression that a module assigns to a name at its top level."""
     for statement in tree.body:
-        if isinstance(statement, ast.Assign) and [ast.unparse(target) for target in statement.targets] == ["__all__"]:
-            return list(ast.literal_eval(statement.value))
-    raise BadOption(f"{module} has no __all__: list there the functions that it exports")
+        targets = statement.targets if isinstance(statement, ast.Assign) else ()
+        targets = [statement.target] if isinstance(statement, ast.AnnAssign) else targets
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return statement.value  # type: ignore[attr-defined, no-any-return]
+    return None
 
 
 def _outside(kind: str, path: str) -> Callable[..., Any]:

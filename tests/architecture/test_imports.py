@@ -18,13 +18,14 @@ CORE = {
     "options": {"errors"},
     "registry": {"errors", "options"},
     "profiling": set(),
-    "method_card": set(),
+    "option_types": {"options"},
+    "catalog": {"options", "option_types", "registry"},
     "norms": {"errors", "options", "profiling"},
     "augmentation": {"errors", "options"},
-    "adaptation": {"errors", "options", "profiling", "norms", "augmentation"},
+    "adaptation": {"errors", "options", "registry", "catalog", "profiling", "norms", "augmentation"},
     "tasks": {"errors", "registry", "domainadaptor"},
-    "methods": {"errors", "options", "method_card", "norms", "augmentation", "adaptation", "tasks"},
-    "__init__": {"registry", "options", "errors", "method_card", "adaptation"},
+    "methods": {"errors", "options", "option_types", "catalog", "norms", "augmentation", "adaptation", "tasks"},
+    "__init__": {"options", "errors", "catalog", "adaptation", "norms"},
 }
 
 # The lab: a room looks into the core, and into these rooms of the lab.

@@ -30,11 +30,15 @@ def test_a_wrong_command_line_exits_with_two(program, arguments):
 def test_methods(program):
     done = program("methods")
     assert done.returncode == 0
-    assert all(name in done.stdout for name in domainadaptor.list_methods())
+    assert all(f"{name} " in done.stdout and text in done.stdout for name, text in domainadaptor.list_methods().items())
+    lines = done.stdout.splitlines()
+    assert len(lines) < 45
+    assert max(map(len, lines)) <= 80
     assert "\x1b" not in done.stdout
     listed = json.loads(program("methods", "--json").stdout)
-    assert listed["domainadaptor-t"]["options"]["lr"] == 1e-3
-    assert "temperature" in program("methods", "domainadaptor-t").stdout
+    assert listed["domainadaptor-t"]["options"]["lr"]["default"] == 1e-3
+    one = program("methods", "domainadaptor-t").stdout
+    assert all(word in one for word in ("temperature", "2023", "forward passes: 2", "--option", "float >= 0"))
     wrong = program("methods", "domainadapter-t")
     assert wrong.returncode == 1
     assert "did you mean 'domainadaptor-t'" in wrong.stderr

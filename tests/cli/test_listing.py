@@ -23,7 +23,7 @@ def test_programs_get_every_default_and_meaning(program):
     assert [set(listing) for listing in listings] == [PROTOCOLS, ALGORITHMS, {"best", "last", "swad"}]
     for listing in listings:
         for entry in listing.values():
-            assert entry["does"].endswith(".")
-            assert all(said["means"].endswith(".") for said in entry["options"].values())
+            assert entry["summary"].endswith(".")
+            assert all(option["doc"].endswith(".") for option in entry["options"].values())
     assert found["algorithms"]["mldg"]["options"]["beta"]["default"] == 1.0
     assert found["selections"]["swad"]["options"]["ratio"]["default"] == 0.3

@@ -10,9 +10,11 @@ import torch
 import domainadaptor as da
 from domainadaptor import registry
 from domainadaptor.errors import BadOption
+from domainadaptor.options import coerce_options, defaults_of, parse_options
 from tests.conftest import GoldenNet, batch
 
 FUNCTIONS = registry.table("domainadaptor.methods")
+OBJECTS = {"source_images", "target_images", "task", "learned_loss"}  # no text can stand for them
 
 
 def test_the_methods():
@@ -33,6 +35,47 @@ def test_every_option_has_a_type_and_a_default(name):
         assert parameter.kind is parameter.KEYWORD_ONLY
         assert parameter.default is not parameter.empty
         assert parameter.annotation is not parameter.empty
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_option_is_documented_in_one_sentence_or_more(name):
+    for option in da.method_info(name).options.values():
+        assert option.doc.endswith("."), option
+        assert option.doc[0].isupper() or option.doc[0] == '"', option
+        assert option.type or option.name in OBJECTS, option
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_default_is_a_value_of_its_type(name):
+    assert coerce_options(FUNCTIONS[name], defaults_of(FUNCTIONS[name])) == defaults_of(FUNCTIONS[name])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_value_of_a_wrong_type_is_refused_for_every_option(name):
+    for option in set(defaults_of(FUNCTIONS[name])) - OBJECTS:
+        with pytest.raises(BadOption, match=f"^{option}=<object"):
+            coerce_options(FUNCTIONS[name], {option: object()})
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_text_is_read_by_the_declared_type(name):
+    defaults = {k: v for k, v in defaults_of(FUNCTIONS[name]).items() if k not in OBJECTS and not isinstance(v, tuple)}
+    assert parse_options(FUNCTIONS[name], {option: str(value) for option, value in defaults.items()}) == defaults
+    lists = {k: list(v) for k, v in defaults_of(FUNCTIONS[name]).items() if isinstance(v, tuple)}
+    assert parse_options(FUNCTIONS[name], {option: str(value) for option, value in lists.items()}) == lists
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if "lr" in defaults_of(FUNCTIONS[name])])
+def test_whole_numbers_are_the_same_learning_rate(name):
+    given = coerce_options(FUNCTIONS[name], {"lr": 1})
+    assert given == {"lr": 1.0}
+    assert isinstance(given["lr"], float)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_function_itself_refuses_wrong_options(net, name):
+    with pytest.raises(BadOption, match="has no option 'nothing'"):
+        FUNCTIONS[name](net, nothing=1)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +146,6 @@ def test_every_combination_works(net, alpha, fold, loss, variance):
         assert torch.isfinite(result.logits).all()
         assert not result.fell_back
         assert (result.loss is None) == (loss is None)
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_option_is_explained(name):
-    assert all(len(text) > 10 for text in da.meanings_of(name).values())
-    assert da.meanings_of("domainadaptor-t")["lr"] == "The learning rate of plain gradient descent."
 
 
 def test_no_step_may_be_said_anywhere(net):

@@ -140,7 +140,7 @@ def test_mistakes_are_explained():
         ({"form": "author"}, "did you mean 'authors'"),
         ({"kappa": 2}, "from 0 to 1"),
         ({"diversity": -1}, "at least 0"),
-        ({"skip": [3]}, "no layer of the network"),
+        ({"skip": [3]}, "expected names of layers"),
         ({"skip": "bn"}, "no layer of the network"),  # the beginning of a name is none
         ({"optimizer": "adamw"}, "did you mean 'adam'"),
         ({"threshold": 2}, "from 0 to 1"),

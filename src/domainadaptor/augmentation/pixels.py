@@ -10,8 +10,6 @@ from torch import Tensor
 from domainadaptor.errors import BadBatch, BadOption
 from domainadaptor.options import check_number
 
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
 PerChannel = str | float | Sequence[float]
 
 

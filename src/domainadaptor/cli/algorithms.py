@@ -5,16 +5,13 @@ from domainadaptor.cli.terminal import Json, out, print_json
 
 
 def algorithms(as_json: Json = False) -> None:
-    """List the algorithms of `train`, the ways to choose weights, and their options."""
+    """List the training algorithms, the ways to select weights, and their options."""
     from domainadaptor.lab.training.recipe import algorithms as known
     from domainadaptor.lab.training.selection import SELECTIONS
 
     if as_json:
         print_json({"algorithms": listed(known()), "selections": listed(SELECTIONS)})
         return
-    print_functions("algorithm", known())
-    print_functions("weights", SELECTIONS)
-    out.print(
-        "As in: domainadaptor train … --algorithm mldg --option beta=0.5 --select swad --select-option ratio=0.2",
-        highlight=False,
-    )
+    print_functions("Training algorithms (--algorithm, --option)", known())
+    print_functions("Selection of weights (--select, --select-option)", SELECTIONS)
+    out.print("Example: domainadaptor train … --algorithm mldg --option beta=0.5 --select swad", highlight=False)

@@ -1,54 +1,53 @@
-"""`domainadaptor methods`: what there is."""
+"""`domainadaptor methods`: the methods, or one of them with its options."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.table import Column, Table
+from rich.text import Text
 
-import domainadaptor
+from domainadaptor.catalog import MethodInfo, list_methods, method_info
+from domainadaptor.cli.listing import option_table, two_columns
 from domainadaptor.cli.terminal import Json, out, print_json
+
+_KINDS = {
+    "none": "No adaptation",
+    "statistics": "Statistics of the norm layers",
+    "loss": "Gradient steps on an unsupervised loss",
+    "self-supervised": "Gradient steps on a self-supervised task",
+    "teacher": "Teacher and student",
+    "prediction": "Corrected predictions",
+    None: "Other",
+}
 
 
 def methods(
-    name: Annotated[str, typer.Argument(help="Show this method's options.")] = "",
+    name: Annotated[str, typer.Argument(help="Show this method's paper, cost and options.")] = "",
     as_json: Json = False,
 ) -> None:
-    """List the methods, or the options of one."""
+    """List the methods, or describe one."""
     if name:
-        _show_options(name, as_json)
+        info = method_info(name, allow_import=True)
+        print_json(info.as_dict()) if as_json else _show(info)
         return
-    known = domainadaptor.list_methods()
+    known = [method_info(method) for method in list_methods()]
     if as_json:
-        print_json(
-            {
-                method: {"does": text, "options": domainadaptor.method_info(method).defaults, "about": _asdict(method)}
-                for method, text in known.items()
-            }
-        )
+        print_json({info.name: info.as_dict() for info in known})
         return
-    table = Table(Column("method", no_wrap=True), "what it does", "paper", "kind", "needs", "passes")
-    for method, text in known.items():
-        is_ = domainadaptor.method_info(method)
-        paper = f"{is_.paper} {is_.year}" if is_ and is_.year else ""
-        cost = f"{is_.forwards} forward, {is_.backwards} backward" if is_ else ""
-        row = (paper, is_.kind, ", ".join(is_.needs) or "nothing", cost) if is_ else ("",) * 4
-        table.add_row(method, text, *row)
-    out.print(table)
-    out.print("Options of one: domainadaptor methods NAME", highlight=False)
+    for kind, heading in _KINDS.items():
+        if own := [(info.name, info.summary) for info in known if info.kind == kind]:
+            out.print(Text(heading, "bold"))
+            out.print(two_columns(own, width=max(len(info.name) for info in known)))
+    out.print("Paper, cost and options of one: domainadaptor methods NAME", highlight=False)
 
 
-def _asdict(method: str) -> dict[str, object] | None:
-    said = domainadaptor.method_info(method)
-    return None if said is None else asdict(said)
-
-
-def _show_options(name: str, as_json: bool) -> None:
-    options, meanings = domainadaptor.method_info(name).defaults, domainadaptor.meanings_of(name)
-    if as_json:
-        print_json({option: {"default": default, "means": meanings[option]} for option, default in options.items()})
-        return
-    table = Table("option", "default", "what it means", title=name)
-    for option, default in options.items():
-        table.add_row(option, repr(default), meanings[option])
-    out.print(table if options else f"{name} has no options", highlight=False)
+def _show(info: MethodInfo) -> None:
+    out.print(Text(info.name, "bold"), Text(info.summary))
+    facts = [("Paper", f"{info.paper}, {info.year}")] if info.paper else []
+    facts += [("Needs", ", ".join(info.needs) or "a trained network and test images, nothing else")]
+    if info.forwards:
+        facts += [("Cost per batch", f"forward passes: {info.forwards}; backward passes: {info.backwards}")]
+    first = next(iter(info.options.values()), None)
+    option = f" --option {first.name}={first.default}" if first is not None and first.default is not None else ""
+    facts += [("Example", f"domainadaptor predict NETWORK IMAGES --method {info.name}{option}")]
+    out.print(two_columns(facts))
+    out.print(option_table(info.options) if info.options else Text("It has no options."))

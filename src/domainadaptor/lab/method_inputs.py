@@ -47,5 +47,7 @@ def check_wants_source_images(method: str, flag: str) -> None:
         BadOption: It has none.
     """
     if "source_images" not in domainadaptor.method_info(method).defaults:
-        wanting = [name for name in domainadaptor.list_methods() if "source_images" in domainadaptor.method_info(name).defaults]
+        wanting = [
+            name for name in domainadaptor.list_methods() if "source_images" in domainadaptor.method_info(name).defaults
+        ]
         raise BadOption(f"{method} has no use for source images: leave out {flag}, which is for {', '.join(wanting)}")

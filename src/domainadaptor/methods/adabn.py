@@ -8,7 +8,7 @@ from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
 from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.norms.moments import Variance
+from domainadaptor.option_types import Variance
 
 __all__ = ["adabn"]
 

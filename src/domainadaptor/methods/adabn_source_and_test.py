@@ -15,10 +15,9 @@ from domainadaptor.adaptation.logits import finite
 from domainadaptor.adaptation.predict import images_of
 from domainadaptor.catalog import method
 from domainadaptor.errors import BadBatch, BadOption
-from domainadaptor.norms.moments import Variance
 from domainadaptor.norms.pooled import PooledNorm
 from domainadaptor.norms.recognize import SourceNorm
-from domainadaptor.option_types import Count, Images
+from domainadaptor.option_types import Count, Images, Variance
 
 __all__ = ["adabn_source_and_test"]
 

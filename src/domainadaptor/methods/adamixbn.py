@@ -11,7 +11,6 @@ from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
 from domainadaptor.errors import BadOption
 from domainadaptor.norms.mixed import MixedNorm
-from domainadaptor.norms.moments import Variance
 from domainadaptor.option_types import (
     AdaptFrom,
     Alpha,
@@ -22,6 +21,7 @@ from domainadaptor.option_types import (
     StepsOrZero,
     Temperature,
     Threshold,
+    Variance,
     Views,
 )
 from domainadaptor.options import defaults_of

@@ -58,7 +58,7 @@ def arm(
     reset_every: ResetEvery = 1,
     predict: Predict = "after",
 ) -> Adaptor:
-    """One gradient step on a loss that was trained for adaptation.
+    """One step on a loss that was trained for adaptation.
 
     This is ARM's variant with a learned loss, which DomainAdaptor compares with. Networks trained with the variant
     "bn" are adapted by adabn; those with a context network adapt in their own forward pass.

@@ -16,11 +16,12 @@ from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
 from domainadaptor.augmentation.cotta import cotta_view
-from domainadaptor.augmentation.pixels import IMAGENET_MEAN, IMAGENET_STD, Pixels
+from domainadaptor.augmentation.pixels import Pixels
 from domainadaptor.catalog import method
 from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.norms.moments import Variance
 from domainadaptor.option_types import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
     Count,
     LearningRate,
     Mean,
@@ -31,6 +32,7 @@ from domainadaptor.option_types import (
     Seed,
     Share,
     Std,
+    Variance,
 )
 
 __all__ = ["cotta"]

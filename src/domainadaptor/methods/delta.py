@@ -39,7 +39,7 @@ def delta(
     reset_every: ResetEvery = None,
     predict: Predict = "before",
 ) -> Adaptor:
-    """Renormalize with running test statistics; weigh rare classes up.
+    """Running test statistics; rare classes weigh more.
 
     Args:
         network: Any trained network with batch normalization.

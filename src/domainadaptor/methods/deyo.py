@@ -56,7 +56,7 @@ def deyo(
     predict: Predict = "before",
     seed: Seed = 0,
 ) -> Adaptor:
-    """Entropy of images whose prediction depends on object shape.
+    """Entropy of images that depend on object shape.
 
     Args:
         network: Any trained network with norm layers that have a scale or shift; batch norms use batch statistics.

@@ -7,7 +7,7 @@ __all__ = ["domainadaptor_aug", "domainadaptor_skd", "domainadaptor_t"]
 
 domainadaptor_t = variant(
     adamixbn,
-    "AdaMixBN and one step on GEM-T: entropy at high temperature.",
+    "AdaMixBN and one step on GEM-T: softened entropy.",
     defaults={"loss": "gem-t"},
     kind="loss",
     forwards="2",

@@ -32,7 +32,6 @@ from domainadaptor.option_types import (
     ResetEvery,
     Steps,
 )
-from domainadaptor.options import check_number
 
 __all__ = ["eata", "eta"]
 
@@ -122,9 +121,6 @@ class ReliableEntropy(Objective):
     """The mean entropy of images that are sure and unlike the average prediction, weighed by how sure they are."""
 
     def __init__(self, *, margin: float, eps: float | None) -> None:
-        check_number("margin", margin, low=0, high=1)
-        if eps is not None:
-            check_number("eps", eps, low=0, high=1)
         self.margin = margin
         self.eps = eps
         # Of the predictions that were kept. The authors' program does not reset it, which their paper does not ask for.

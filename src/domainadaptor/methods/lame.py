@@ -91,7 +91,7 @@ def lame(
     statistics: Statistics = "source",
     head: Head = None,
 ) -> Adaptor:
-    """Make the predictions of similar images in a batch agree.
+    """Make predictions of similar images agree.
 
     The logits are log-probabilities; the weights stay as they are. It helps where neighbors in a batch share a class,
     and hurts where a batch holds few images of many classes.

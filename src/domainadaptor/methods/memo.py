@@ -17,12 +17,23 @@ from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
 from domainadaptor.augmentation.augmix import augmix_views
 from domainadaptor.augmentation.crops import random_views
-from domainadaptor.augmentation.pixels import IMAGENET_MEAN, IMAGENET_STD, Pixels
+from domainadaptor.augmentation.pixels import Pixels
 from domainadaptor.catalog import method
 from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.norms.constant import ConstantNorm
-from domainadaptor.norms.moments import Variance
-from domainadaptor.option_types import Count, LearningRate, Mean, NonNegative, Seed, Share, Std, Steps
+from domainadaptor.option_types import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Count,
+    LearningRate,
+    Mean,
+    NonNegative,
+    Seed,
+    Share,
+    Std,
+    Steps,
+    Variance,
+)
 from domainadaptor.options import Option
 
 __all__ = ["memo"]

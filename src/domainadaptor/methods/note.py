@@ -216,7 +216,7 @@ def note(
     predict: Predict = "before",
     seed: Seed = 0,
 ) -> Adaptor:
-    """Instance-aware norms, and entropy of a class-balanced buffer.
+    """Instance-aware norms and a class-balanced buffer.
 
     Args:
         network: A network trained with instance-aware batch norm (`domainadaptor train ... --norm iabn`).

@@ -7,7 +7,7 @@ __all__ = ["rdumb"]
 
 rdumb = variant(
     eta,
-    """ETA with a reset to the source model every 1000 batches.
+    """ETA with a reset every 1000 batches.
 
     The authors' program keeps images with an entropy below ln(1000) / 2 - 1, which is margin=0.355; ETA's paper has
     0.4, as here.

@@ -62,7 +62,7 @@ def roid(
     predict: Predict = "before",
     seed: Seed = 0,
 ) -> Adaptor:
-    """Weighted likelihood ratio; weights are pulled to the source.
+    """Weighted likelihood ratio, kept near the source.
 
     Args:
         network: Any trained network with norm layers that have a scale or shift; batch norms use batch statistics.

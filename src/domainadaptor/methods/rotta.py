@@ -20,10 +20,12 @@ from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
 from domainadaptor.augmentation.cotta import cotta_view
-from domainadaptor.augmentation.pixels import IMAGENET_MEAN, IMAGENET_STD, Pixels
+from domainadaptor.augmentation.pixels import Pixels
 from domainadaptor.catalog import method
 from domainadaptor.norms.robust import RobustNorm
 from domainadaptor.option_types import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
     BankShare,
     Capacity,
     LearningRate,
@@ -233,7 +235,7 @@ def rotta(
     std: Std = IMAGENET_STD,
     seed: Seed = 0,
 ) -> Adaptor:
-    """Robust statistics; a student learns from a balanced buffer.
+    """Robust statistics; a student on a balanced buffer.
 
     Args:
         network: Any trained network with batch normalization.

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -49,7 +49,7 @@ def sar(
     reset_every: ResetEvery = None,
     predict: Predict = "before",
 ) -> Adaptor:
-    """Sharpness-aware entropy of confident images, with recovery.
+    """Sharpness-aware entropy of confident images.
 
     Args:
         network: Any trained network with norm layers that have a scale or shift; batch norms use batch statistics.
@@ -82,8 +82,6 @@ def skipped(network: nn.Module, skip: str | Sequence[str] | None) -> tuple[str, 
     plain = unwrap(network)
     if skip is None:
         return last_stage(plain)
-    if not isinstance(skip, Iterable):
-        raise BadOption(f"skip={skip!r}: expected names of layers, as 'layer4,norm'")
     names = [name.strip() for name in skip.split(",")] if isinstance(skip, str) else list(skip)
     names = [name for name in names if name]
     known = {name for name, _ in plain.named_modules()}

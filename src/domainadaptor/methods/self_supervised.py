@@ -175,7 +175,7 @@ def jigsaw(
     seed: Seed = 0,
     head: Head = None,
 ) -> Adaptor:
-    """One gradient step on predicting the order of nine tiles.
+    """One gradient step on predicting the order of tiles.
 
     As in DomainAdaptor's comparisons; its authors train with the task and do not adapt.
     """

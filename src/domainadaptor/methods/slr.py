@@ -11,7 +11,6 @@ from domainadaptor.adaptation.objective import Forward, Objective
 from domainadaptor.catalog import method
 from domainadaptor.methods.sar import skipped
 from domainadaptor.methods.tent import descend
-from domainadaptor.norms.moments import Variance
 from domainadaptor.option_types import (
     AdaptFrom,
     LearningRate,
@@ -25,8 +24,8 @@ from domainadaptor.option_types import (
     Skip,
     Steps,
     Threshold,
+    Variance,
 )
-from domainadaptor.options import check_number
 
 __all__ = ["slr"]
 
@@ -95,7 +94,7 @@ def slr(
     threshold: Threshold = None,
     adapt_from: AdaptFrom = 0.0,
 ) -> Adaptor:
-    """Minimize a soft likelihood ratio; keep predictions diverse.
+    """Soft likelihood ratio with diverse predictions.
 
     The authors also learn a transformation of the images, decay the learning rate and make five passes over the data;
     here each batch is seen once, as it is. DomainAdaptor's form is the ratio without its numerator, and nothing else.
@@ -112,12 +111,9 @@ def slr(
     usual = _PUBLISHED[form]
     confidence = usual[0] if confidence is None else confidence
     diversity = usual[1] if diversity is None else diversity
-    check_number("confidence", confidence, low=0)
-    check_number("diversity", diversity, low=0)
-    check_number("kappa", kappa, low=0, high=1)
     return descend(
         network,
-        Ratio(form, float(confidence), float(diversity), float(kappa)),
+        Ratio(form, confidence, diversity, kappa),
         lr=lr,
         optimizer=optimizer,
         momentum=momentum,

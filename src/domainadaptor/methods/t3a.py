@@ -93,7 +93,7 @@ def t3a(
     statistics: Statistics = "source",
     head: Head = None,
 ) -> Adaptor:
-    """Rebuild the classifier from confident features of the stream.
+    """Rebuild the classifier from confident features.
 
     Args:
         network: Any trained network that ends in a linear layer.

@@ -5,12 +5,11 @@ from functools import partial
 from torch import nn
 
 from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.objective import Objective, build_objective, check_threshold, of_confident
+from domainadaptor.adaptation.objective import Objective, build_objective, of_confident
 from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
 from domainadaptor.norms.mixed import MixedNorm
-from domainadaptor.norms.moments import VARIANCES, Variance
 from domainadaptor.option_types import (
     AdaptFrom,
     LearningRate,
@@ -26,9 +25,9 @@ from domainadaptor.option_types import (
     Steps,
     Temperature,
     Threshold,
+    Variance,
     Views,
 )
-from domainadaptor.options import check_choice, check_count, check_flag, check_number
 
 __all__ = ["tent"]
 
@@ -95,12 +94,7 @@ def descend(
     online: bool = True,
     skip: tuple[str, ...] = (),
 ) -> Adaptor:
-    """Tent with another objective: batch statistics, and steps on the scales and shifts but of layers to skip."""
-    check_choice("variance", variance, VARIANCES)
-    check_number("m", m, low=0, high=1)
-    check_count("steps", steps, low=1)
-    check_threshold(threshold)
-    check_flag("online", online)
+    """Build Tent with another objective: batch statistics, and steps on all scales and shifts but those to skip."""
     return StepAdaptor(
         network,
         norm=partial(MixedNorm, alpha=1.0 - m, fold=False, variance=variance, running=m < 1),

@@ -19,8 +19,17 @@ from domainadaptor.adaptation.optimizers import optimizer_called
 from domainadaptor.adaptation.state import KeptOptimizer, OptimizerFactory, Part
 from domainadaptor.catalog import method
 from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.norms.moments import Variance
-from domainadaptor.option_types import Count, Head, LearningRate, Momentum, NonNegative, Optimizer, Predict, ResetEvery
+from domainadaptor.option_types import (
+    Count,
+    Head,
+    LearningRate,
+    Momentum,
+    NonNegative,
+    Optimizer,
+    Predict,
+    ResetEvery,
+    Variance,
+)
 
 __all__ = ["tsd"]
 

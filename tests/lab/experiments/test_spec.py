@@ -271,7 +271,7 @@ ZOO = '[networks.published]\nnetwork = "resnet20"'
         ("images = 20", 'rows = ["mixed", "mixed"]', "different names"),
         ("images = 20", 'rows = [["mixed"]]', "different names"),
         (MIXED, 'method = ["adamixbn"]', "expected a text"),
-        (MIXED, 'method = "os:getcwd"', "cannot be built: TypeError"),
+        (MIXED, 'method = "os:getcwd"', "only registered names are accepted"),
         (MIXED, 'method = "adamixbn"\nimages = "5"', "1 or more"),
         (MIXED, 'method = "adamixbn"\nbatch_size = 0', "1 or more"),
         (MIXED, 'method = "adamixbn"\nprotocol = "few"', "few-data"),

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from domainadaptor.lab.experiments.run_spec import id_of
 from domainadaptor.lab.experiments.runner import Workshop
 from domainadaptor.lab.experiments.store import Store
 from domainadaptor.lab.experiments.sweep import Watcher, kept, run_all
+from domainadaptor.options import OptionInfo
 from tests.lab.experiments.pictures import make_checkpoint
 from tests.lab.experiments.small import SILENT, TEXT, grid_of, records_of
 
@@ -45,15 +47,21 @@ def test_what_is_done_is_not_run_again(base, monkeypatch):
 def test_a_method_with_another_default_is_run_again_and_only_it(base, monkeypatch):
     store = Store(base / "results")
     run_all(grid_of(base), store, SILENT)
-    was = da.options_of
+    was = da.method_info
+
+    def with_defaults(name, changed):
+        defaults = {option: OptionInfo(option, "", value, "") for option, value in changed.items()}
+        return replace(was(name), options={**was(name).options, **defaults})
+
     # A new option is no other method: those records stay.
-    monkeypatch.setattr(da, "options_of", lambda name: was(name) | {"brand_new": 1} | {"lr": 1.0})  # lr is in the row
+    # lr is in the row.
+    monkeypatch.setattr(da, "method_info", lambda name: with_defaults(name, {"brand_new": 1, "lr": 1.0}))
     ran = []
     watcher = Watcher(lambda cell, *_: ran.append(cell.method), lambda *_: None, lambda *_: None)
     run_all(grid_of(base), store, watcher)
     assert ran == []
     changed = {"tent": {"momentum": 0.5}}
-    monkeypatch.setattr(da, "options_of", lambda name: was(name) | changed.get(name, {}))
+    monkeypatch.setattr(da, "method_info", lambda name: with_defaults(name, changed.get(name, {})))
     run_all(grid_of(base), store, watcher)
     assert ran == ["tent", "tent"]
     run_all(grid_of(base), store, watcher)

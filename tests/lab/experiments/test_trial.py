@@ -36,6 +36,8 @@ def broken_method(network, *, lr=0.1):
 
 
 def test_methods_of_other_people():
+    for name in ("own_method", "broken_method"):  # as a user types them on the command line
+        da.method_info(f"{__name__}:{name}", allow_import=True)
     assert complaint(f"{__name__}:own_method", {"lr": 3}) == ""
     assert "no option 'rate'" in complaint(f"{__name__}:own_method", {"rate": 3})
     assert complaint(f"{__name__}:broken_method", {}).endswith("cannot be built: ZeroDivisionError: no")

@@ -283,7 +283,9 @@ def _wrong_settings(
                 check_protocol(protocol, options)
             except BadOption as error:
                 yield f"row {row.label!r}: {error}" if "protocol" in row.settings else str(error)
-            swept = name in domainadaptor.method_info(row.method).defaults and name not in row.options and name not in SWEPT
+            swept = (
+                name in domainadaptor.method_info(row.method).defaults and name not in row.options and name not in SWEPT
+            )
             if swept and (text := complaint(row.method, {**row.options, name: value})):
                 yield f"row {row.label!r} with {name} = {value!r}: {text}"
 

@@ -1,0 +1,110 @@
+"""The catalog describes methods without importing torch, and functions of users as they are."""
+
+import subprocess
+import sys
+
+import pytest
+
+import domainadaptor as da
+from domainadaptor import catalog, registry
+from domainadaptor.errors import BadOption
+
+METHODS = registry.table(catalog.METHODS)
+
+
+def test_listing_and_describing_methods_leaves_torch_unimported():
+    code = (
+        "import sys, domainadaptor as da\n"
+        "names = da.list_methods()\n"
+        "assert da.__version__ and len(names) > 20 and 'adapt' in dir(da)\n"
+        "assert all(da.method_info(name).summary for name in names)\n"
+        "assert not {'torch', 'numpy'} & set(sys.modules), 'imported'\n"
+        "da.adapt\n"
+        "assert 'torch' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_file_says_what_the_imported_function_says(name):
+    entry = registry.entries(catalog.METHODS)[name]
+    read = catalog._read(entry.tree, entry.attribute)
+    assert read == catalog._inspect(METHODS[name])
+    assert read is not None
+    assert read.kind is not None
+    assert read.forwards
+    assert (read.paper == "") == (read.year is None) == (name == "source")
+
+
+def test_every_public_name_can_be_imported():
+    assert all(getattr(da, name) is not None for name in da.__all__)
+    assert set(da.__all__) <= set(dir(da))
+    with pytest.raises(AttributeError, match="no attribute 'options_of'"):
+        da.options_of  # noqa: B018
+
+
+def plain_method(network, *, share=0.5):
+    """Half source, half batch."""
+    return da.StepAdaptor(network)
+
+
+@da.method(paper="Ours", year=2026, kind="statistics", forwards="1")
+def described_method(network, *, share: float = 0.5):
+    """Half source, half batch.
+
+    Args:
+        network: Any network.
+        share: Weight of the source.
+    """
+    return da.StepAdaptor(network)
+
+
+def test_a_function_without_a_description_is_a_method(net, images):
+    info = da.method_info(plain_method)
+    assert (info.name, info.summary, info.kind, info.needs) == ("plain-method", "Half source, half batch.", None, ())
+    assert info.defaults == {"share": 0.5}
+    assert da.adapt(net, plain_method, share="any")(images).shape == (8, 7)
+
+
+def test_a_described_function_is_validated_wherever_it_is_called(net):
+    info = da.method_info(described_method)
+    assert (info.paper, info.options["share"]) == ("Ours", ("share", "float", 0.5, "Weight of the source."))
+    for call in (described_method, lambda net, **options: da.adapt(net, described_method, **options)):
+        with pytest.raises(BadOption, match="share='x': expected a finite number"):
+            call(net, share="x")
+
+
+def test_a_variant_has_other_defaults_and_the_rest_of_its_base(net):
+    made = da.variant(described_method, "Mostly source.\n\nMore.", defaults={"share": 1}, year=2027)
+    info = da.method_info(made)
+    assert (info.summary, info.paper, info.year) == ("Mostly source.", "Ours", 2027)
+    assert info.options["share"] == ("share", "float", 1.0, "Weight of the source.")
+    assert isinstance(made(net, share=0), da.Adaptor)
+    with pytest.raises(BadOption, match="has no option 'shares'"):
+        da.variant(described_method, "Wrong.", defaults={"shares": 1})
+
+
+def test_names_from_files_import_nothing():
+    path = f"{__name__}:plain_method"
+    with pytest.raises(BadOption, match="only registered names"):
+        da.method_info(path)
+    assert da.method_info(path, allow_import=True).summary == "Half source, half batch."
+    assert da.method_info(path).name == path  # the user typed it in this process
+    with pytest.raises(BadOption, match="only registered names"):
+        registry.find(catalog.METHODS, "method", "os:system")
+
+
+def test_a_file_that_cannot_be_read_without_an_import_is_imported(tmp_path, monkeypatch):
+    import domainadaptor.methods as folder
+
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
+    (tmp_path / "odd_one.py").write_text(
+        "from functools import cache\n"
+        '__all__ = ["odd_one"]\n'
+        "DEFAULT = max(1, 2)\n"
+        "@cache\n"
+        "def odd_one(network, *, count: int = DEFAULT):\n"
+        '    """An odd one."""\n'
+    )
+    assert da.list_methods()["odd-one"] == "An odd one."
+    assert da.method_info("odd-one").defaults == {"count": 2}
