@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all, locks, and checksums."""
 
 import hashlib
 import os
@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import psutil
 
 from domainadaptor.errors import BadFile
 
@@ -17,91 +19,90 @@ except ImportError:  # Windows
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside the file: what is written there takes its place in the end, and nothing does after an error.
+    """Yield a temporary path whose file replaces `path` at the end; an error leaves `path` as it was.
 
     Raises:
-        BadFile: It cannot be written there.
+        BadFile: The file cannot be written.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        yield beside
-        with beside.open("rb+") as file:
-            os.fsync(file.fileno())  # a name that points to nothing after a power cut would be worse than none
-        beside.chmod(0o666 & ~_umask())  # some writers make files that nobody else can read
-        beside.replace(path)
+        yield temporary
+        _sync(temporary)  # otherwise a power failure could leave an empty file under the name
+        temporary.chmod(0o666 & ~_umask())  # some writers create files that only their owner can read
+        temporary.replace(path)
+        if os.name == "posix":
+            _sync(path.parent)
     except OSError as error:
-        raise BadFile(f"cannot write {str(path)!r}: {error.strerror or error}; choose another place") from error
+        raise BadFile(f"Cannot write {str(path)!r}: {error.strerror or error}; choose another place") from error
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
-    """Makes a folder and keeps other processes out of it, while the context lasts; a killed process lets go of it.
+    """Create a folder and keep other processes out of it; a killed process releases it.
 
     Raises:
-        BadFile: It cannot be made, or another process is at work in it.
+        BadFile: The folder cannot be created, or another process uses it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadFile(f"cannot make the folder {str(folder)!r}: {error.strerror or error}; choose another") from error
-    with locked(folder / ".lock") as own:
-        if not own:
-            raise BadFile(f"another process is at work in {str(folder)!r}; wait for it, or stop it")
-        sweep(folder, ".*.*")
+        raise BadFile(f"Cannot create the folder {str(folder)!r}: {error.strerror or error}; choose another") from error
+    with locked(folder / ".lock") as acquired:
+        if not acquired:
+            raise BadFile(f"Another process uses {str(folder)!r}; wait for it, or stop it")
+        remove_leftovers(folder, ".*.*")
         yield
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Whether this process alone has the lock of that name, while the context lasts; a killed process lets go of it.
+    """Try to lock a file and yield whether that worked; a killed process releases it.
 
     Raises:
-        BadFile: The file cannot be made.
+        BadFile: The file cannot be created.
     """
     try:
         lock = path.open("w")
     except OSError as error:
-        raise BadFile(f"cannot write {str(path)!r}: {error.strerror or error}; choose another place") from error
+        raise BadFile(f"Cannot write {str(path)!r}: {error.strerror or error}; choose another place") from error
     with lock:
-        own = True
+        acquired = True
         if fcntl is not None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                own = False
-        yield own
+                acquired = False
+        yield acquired
 
 
 def digest_of(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(1 << 20):  # hashlib.file_digest is younger than Python 3.10
+        while chunk := file.read(1 << 20):  # hashlib.file_digest needs Python 3.11
             digest.update(chunk)
     return digest.hexdigest()
 
 
-def sweep(folder: Path, pattern: str) -> None:
-    """Removes what killed processes left half-written: names that end in the number of a process that is gone."""
+def remove_leftovers(folder: Path, pattern: str) -> None:
+    """Remove incomplete files of killed processes: names that end in the id of a process that no longer runs."""
     for left in folder.glob(pattern):
-        number = left.name.rpartition(".")[2]
-        if number.isdigit() and not _runs(int(number)):
+        process = left.name.rpartition(".")[2]
+        if process.isdigit() and not psutil.pid_exists(int(process)):
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
             else:
                 left.unlink(missing_ok=True)
 
 
-def _runs(process: int) -> bool:
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it is somebody else's
-        return True
-    return True
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

@@ -1,1 +1,1 @@
-"""Images: from files, corrupted, and the digits of the demo."""
+"""Labeled images of several domains: data sets, corruptions, preprocessing and loading."""

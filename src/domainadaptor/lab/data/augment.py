@@ -1,4 +1,4 @@
-"""The training pipeline of the paper's program for a whole batch at once: crop, flip, color jitter."""
+"""The paper's training augmentation for a whole batch at once: random resized crop, flip, color jitter."""
 
 import math
 
@@ -6,40 +6,41 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_SCALE = (0.8, 1.0)  # of the area that a crop keeps
+from domainadaptor.augmentation.cotta import gray
+
+_SCALE = (0.8, 1.0)  # share of the area that a crop keeps
 _RATIO = (3 / 4, 4 / 3)
 _TRIES = 10
 _JITTER = 0.4  # of brightness, contrast, saturation and hue
-_GRAY = (0.2989, 0.587, 0.114)
 
 
 def before_cropping(size: int) -> int:
-    """The side of training images before they are cropped to the network's: 256 for 224."""
+    """Return the side of training images before they are cropped to the input size: 256 for 224."""
     return round(size * 8 / 7)
 
 
 def augment(images: Tensor, size: int, generator: torch.Generator) -> Tensor:
-    """Random resized crops of 0.8 to 1 of the area, flips and color jitter 0.4, each image by its own draw.
+    """Crop to 0.8 to 1 of the area, flip half of the images and jitter colors by 0.4, independently per image.
 
     Args:
         images: (N, 3, H, W) between 0 and 1.
         size: Side of the crops.
-        generator: Of all that is random.
+        generator: Source of all random numbers.
     """
     return jitter(crop_and_flip(images, size, generator), generator)
 
 
 def crop_and_flip(images: Tensor, size: int, generator: torch.Generator) -> Tensor:
-    """Random resized crops, half of them mirrored, (N, 3, size, size)."""
+    """Return random resized crops, half of them mirrored, (N, 3, size, size)."""
     boxes = crop_boxes(len(images), images.shape[-2], images.shape[-1], generator)
     flips = torch.rand(len(images), generator=generator) < 0.5
     return cropped(images, boxes, flips, size)
 
 
 def crop_boxes(count: int, height: int, width: int, generator: torch.Generator) -> Tensor:
-    """Top, left, height and width of random crops, (N, 4); as torchvision draws them, but not rounded to pixels.
+    """Draw top, left, height and width of crops, (N, 4), as torchvision does but without rounding to pixels.
 
-    A crop that would not fit is drawn again, up to ten times; then the whole image is taken.
+    A crop that does not fit is drawn again, up to ten times; then the whole image is taken.
     """
     area = height * width * torch.empty(_TRIES, count).uniform_(*_SCALE, generator=generator)
     ratio = torch.empty(_TRIES, count).uniform_(math.log(_RATIO[0]), math.log(_RATIO[1]), generator=generator).exp()
@@ -55,7 +56,7 @@ def crop_boxes(count: int, height: int, width: int, generator: torch.Generator) 
 
 
 def cropped(images: Tensor, boxes: Tensor, flips: Tensor, size: int) -> Tensor:
-    """The boxes of the images, bilinearly resized; some mirrored."""
+    """Return the boxes of the images, resized bilinearly; those with `flips` are mirrored."""
     height, width = images.shape[-2:]
     top, left, high, wide = boxes.to(images).unbind(1)
     mirror = 1 - 2 * flips.to(images)
@@ -68,34 +69,33 @@ def cropped(images: Tensor, boxes: Tensor, flips: Tensor, size: int) -> Tensor:
 
 
 def jitter(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Brightness, contrast, saturation and hue, by each image's own factor; the order is the batch's."""
-    n = len(images)
+    """Change brightness, contrast, saturation and hue by a factor per image, in one random order per batch."""
     low, high = 1 - _JITTER, 1 + _JITTER
-    factors = torch.empty(3, n).uniform_(low, high, generator=generator).to(images.device)
-    turn = torch.empty(n).uniform_(-_JITTER, _JITTER, generator=generator).to(images.device)
-    for kind in torch.randperm(4, generator=generator).tolist():
-        kinds = (brighten, contrast, saturate)
-        images = turn_hue(images, turn) if kind == 3 else kinds[kind](images, factors[kind])
+    factors = torch.empty(3, len(images)).uniform_(low, high, generator=generator).to(images.device)
+    turn = torch.empty(len(images)).uniform_(-_JITTER, _JITTER, generator=generator).to(images.device)
+    steps = (adjust_brightness, adjust_contrast, adjust_saturation)
+    for step in torch.randperm(4, generator=generator).tolist():
+        images = adjust_hue(images, turn) if step == 3 else steps[step](images, factors[step])
     return images
 
 
-def brighten(images: Tensor, factor: Tensor) -> Tensor:
-    """Toward or away from black."""
+def adjust_brightness(images: Tensor, factor: Tensor) -> Tensor:
+    """Blend with black."""
     return _blend(images, torch.zeros_like(images), factor)
 
 
-def contrast(images: Tensor, factor: Tensor) -> Tensor:
-    """Toward or away from the image's mean gray."""
-    return _blend(images, _gray(images).mean((2, 3), keepdim=True).expand_as(images), factor)
+def adjust_contrast(images: Tensor, factor: Tensor) -> Tensor:
+    """Blend with the mean gray value of the image."""
+    return _blend(images, gray(images).mean((2, 3), keepdim=True).expand_as(images), factor)
 
 
-def saturate(images: Tensor, factor: Tensor) -> Tensor:
-    """Toward or away from gray."""
-    return _blend(images, _gray(images).expand_as(images), factor)
+def adjust_saturation(images: Tensor, factor: Tensor) -> Tensor:
+    """Blend with the gray image."""
+    return _blend(images, gray(images).expand_as(images), factor)
 
 
-def turn_hue(images: Tensor, turn: Tensor) -> Tensor:
-    """Turns the color circle by a share of a full turn."""
+def adjust_hue(images: Tensor, turn: Tensor) -> Tensor:
+    """Rotate the hue by a share of a full turn."""
     high, low = images.amax(1), images.amin(1)
     span = high - low
     safe = torch.where(span == 0, torch.ones_like(span), span)
@@ -106,16 +106,13 @@ def turn_hue(images: Tensor, turn: Tensor) -> Tensor:
         torch.where(high == green, 2 + (blue - red) / safe, 4 + (red - green) / safe),
     )
     hue = torch.where(span == 0, torch.zeros_like(hue), hue) + 6 * turn.view(-1, 1, 1)
-    # Each color channel is the brightest within one sixth of a turn on either side of its own hue.
-    parts = [high - span * (2 - ((hue - own + 3).remainder(6) - 3).abs()).neg().add(1).clamp(0, 1) for own in (0, 2, 4)]
-    return torch.stack(parts, dim=1)
+    # Each channel is at its maximum within a sixth of a turn on either side of its hue.
+    channels = [
+        high - span * (2 - ((hue - peak + 3).remainder(6) - 3).abs()).neg().add(1).clamp(0, 1) for peak in (0, 2, 4)
+    ]
+    return torch.stack(channels, dim=1)
 
 
 def _blend(images: Tensor, other: Tensor, factor: Tensor) -> Tensor:
     weight = factor.view(-1, 1, 1, 1)
     return (weight * images + (1 - weight) * other).clamp(0, 1)
-
-
-def _gray(images: Tensor) -> Tensor:
-    weights = torch.tensor(_GRAY, device=images.device, dtype=images.dtype).view(1, 3, 1, 1)
-    return (images * weights).sum(1, keepdim=True)

@@ -1,9 +1,11 @@
-"""A data set at a glance: a few images of each class and domain, in one picture."""
+"""A data set at a glance: a few images of each class and domain on one sheet."""
 
+import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
@@ -13,77 +15,74 @@ from domainadaptor.lab.files import replacing
 
 _SIDE = 96  # of an image on the sheet
 _GAP = 4  # between the images of a class
-_MARGIN = 14  # around all, and between classes and domains
-_MOST_CLASSES, _MOST_DOMAINS = 10, 20
+_MARGIN = 14  # around the sheet, and between classes and domains
+_MAX_CLASSES, _MAX_DOMAINS = 10, 20
 _ACROSS = 14  # images in a row, roughly
-_PAPER, _INK, _GREY, _EMPTY, _RED = "white", "#222222", "#707070", "#f0f0f0", "#b3261e"
-# The first that has all letters of the names is taken; Pillow's own has the Latin ones.
+_LINE = 18  # height of a line of text
+_PAPER, _INK, _GRAY, _EMPTY, _RED = "white", "#222222", "#707070", "#f0f0f0", "#b3261e"
+# The font that has most characters of the names is used; Pillow's default has the Latin ones.
 _FONTS = ("DejaVuSans.ttf", "Arial.ttf", "segoeui.ttf", "Arial Unicode.ttf", "NotoSansCJK-Regular.ttc", "msgothic.ttc")
 
+T = TypeVar("T")
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 @dataclass
 class ContactSheet:
-    """The picture, what it shows in words, and which of its images could not be read."""
+    """The sheet, a description of what it shows, and the images on it that could not be read."""
 
-    picture: Image.Image
+    image: Image.Image
     shows: str
-    damaged: dict[str, str] = field(default_factory=dict)  # domain/image -> why
+    unreadable: dict[str, str] = field(default_factory=dict)  # domain/image -> why
 
     def save(self, path: Path) -> None:
-        """Writes the picture as PNG.
+        """Write the sheet as PNG.
 
         Raises:
-            BadFile: It cannot be written there.
+            BadFile: The file cannot be written.
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadFile(f"cannot make the folder {str(path.parent)!r}: {error.strerror}") from error
-        with replacing(path) as place:
-            self.picture.save(place, format="PNG")
+            raise BadFile(f"Cannot create the folder {str(path.parent)!r}: {error.strerror}") from error
+        with replacing(path) as temporary:
+            self.image.save(temporary, format="PNG")
 
 
 def contact_sheet(dataset: DomainDataset) -> ContactSheet:
-    """Domains as rows, classes as columns, a few images in each cell; of many classes some, evenly spread."""
-    classes = list(_spread(len(dataset.classes), _MOST_CLASSES))
-    domains = [list(dataset.domains.values())[at] for at in _spread(len(dataset.domains), _MOST_DOMAINS)]
-    each = min(4, max(1, _ACROSS // len(classes)))
+    """Draw domains as rows and classes as columns, a few images in each; large data sets are sampled evenly."""
+    labels = _spread(range(len(dataset.classes)), _MAX_CLASSES)
+    domains = _spread(list(dataset.domains.values()), _MAX_DOMAINS)
+    each = min(4, max(1, _ACROSS // len(labels)))
     pen = _Pen([dataset.name, *dataset.classes, *dataset.domains])
-    shows = _shows(dataset, len(classes), len(domains), each)
-
-    cell = each * (_SIDE + _GAP) - _GAP
-    titles = [pen.lines(dataset.classes[label], cell) for label in classes]
+    column_width = each * (_SIDE + _GAP) - _GAP
+    titles = [pen.lines(dataset.classes[label], column_width) for label in labels]
     names = [pen.lines(domain.name, 170) for domain in domains]
-    left = max(
-        2 * _MARGIN + pen.width("100,000 images"),
-        2 * _MARGIN + max(pen.width(line) for lines in names for line in lines),
+    left = 2 * _MARGIN + max(map(pen.width, ["100,000 images", *(line for lines in names for line in lines)]))
+    width = max(left + len(labels) * (column_width + _MARGIN), 560)
+    shows = _shows(dataset, len(labels), len(domains), each)
+    heading = (
+        f"{dataset.name}: {len(dataset.domains)} domains, {len(dataset.classes)} classes, {len(dataset):,} images"
     )
-    width = max(left + len(classes) * (cell + _MARGIN), 560)
-    images = sum(len(domain.examples) for domain in dataset.domains.values())
-    heading = f"{dataset.name}: {len(dataset.domains)} domains, {len(dataset.classes)} classes, {images:,} images"
     header = [line for text in (heading, f"Shown: {shows}") for line in pen.lines(text, width - 2 * _MARGIN)]
-    top = _MARGIN + pen.height * (len(header) + 1 + max(map(len, titles)))
-    picture = Image.new("RGB", (width, top + len(domains) * (_SIDE + _MARGIN)), _PAPER)
-    draw = ImageDraw.Draw(picture)
+    top = _MARGIN + _LINE * (len(header) + 1 + max(map(len, titles)))
+    image = Image.new("RGB", (width, top + len(domains) * (_SIDE + _MARGIN)), _PAPER)
+    sheet, draw = ContactSheet(image, shows), ImageDraw.Draw(image)
     pen.write(draw, (_MARGIN, _MARGIN), header, _INK)
-    for column, lines in enumerate(titles):
-        across = left + column * (cell + _MARGIN)
-        pen.write(draw, (across, top - pen.height * len(lines) - 4), lines, _INK)
-    sheet = ContactSheet(picture, shows)
+    columns = [left + number * (column_width + _MARGIN) for number in range(len(labels))]
+    for x, lines in zip(columns, titles, strict=True):
+        pen.write(draw, (x, top - _LINE * len(lines) - 4), lines, _INK)
     for row, (domain, lines) in enumerate(zip(domains, names, strict=True)):
-        down = top + row * (_SIDE + _MARGIN)
-        pen.write(draw, (_MARGIN, down), lines, _INK)
-        pen.write(draw, (_MARGIN, down + pen.height * len(lines)), [f"{len(domain.examples):,} images"], _GREY)
-        for column, label in enumerate(classes):
-            corner = (left + column * (cell + _MARGIN), down)
-            chosen = _chosen([example for example in domain.examples if example.label == label], each)
+        y = top + row * (_SIDE + _MARGIN)
+        pen.write(draw, (_MARGIN, y), lines, _INK)
+        pen.write(draw, (_MARGIN, y + _LINE * len(lines)), [f"{len(domain.examples):,} images"], _GRAY)
+        for x, label in zip(columns, labels, strict=True):
+            chosen = _spread([example for example in domain.examples if example.label == label], each)
             if not chosen:
-                draw.rectangle((*corner, corner[0] + cell - 1, down + _SIDE - 1), fill=_EMPTY)
-                pen.write(draw, (corner[0] + 8, down + 8), ["no images"], _GREY)
-            for at, example in enumerate(chosen):
-                _paste(sheet, pen, draw, domain, example, (corner[0] + at * (_SIDE + _GAP), down))
+                draw.rectangle((x, y, x + column_width - 1, y + _SIDE - 1), fill=_EMPTY)
+                pen.write(draw, (x + 8, y + 8), ["no images"], _GRAY)
+            for number, example in enumerate(chosen):
+                _paste(sheet, pen, draw, domain, example, (x + number * (_SIDE + _GAP), y))
     return sheet
 
 
@@ -100,32 +99,26 @@ def _paste(
     try:
         image = domain.read(example.name)
     except BadFile as error:
-        sheet.damaged[f"{domain.name}/{example.name}"] = str(error)
+        sheet.unreadable[f"{domain.name}/{example.name}"] = str(error)
         draw.rectangle((*at, at[0] + _SIDE - 1, at[1] + _SIDE - 1), outline=_RED, fill=_EMPTY)
         pen.write(draw, (at[0] + 8, at[1] + 8), ["cannot", "be read"], _RED)
         return
-    # Small images are shown as the pixels that they are.
+    # Small images are enlarged without smoothing.
     smooth = max(image.size) > _SIDE // 2
     method = Image.Resampling.LANCZOS if smooth else Image.Resampling.NEAREST
     fitted = ImageOps.contain(image, (_SIDE, _SIDE), method)
-    sheet.picture.paste(_EMPTY, (*at, at[0] + _SIDE, at[1] + _SIDE))
-    sheet.picture.paste(fitted, (at[0] + (_SIDE - fitted.width) // 2, at[1] + (_SIDE - fitted.height) // 2))
+    sheet.image.paste(_EMPTY, (*at, at[0] + _SIDE, at[1] + _SIDE))
+    sheet.image.paste(fitted, (at[0] + (_SIDE - fitted.width) // 2, at[1] + (_SIDE - fitted.height) // 2))
 
 
-def _chosen(examples: Sequence[Example], wanted: int) -> list[Example]:
-    return [examples[at] for at in _spread(len(examples), wanted)]
-
-
-def _spread(count: int, wanted: int) -> Iterator[int]:
-    """Positions of some of many things, evenly apart."""
-    some = min(count, wanted)
-    return ((2 * at + 1) * count // (2 * some) for at in range(some))
+def _spread(things: Sequence[T], wanted: int) -> list[T]:
+    """Return some of many things, evenly spaced."""
+    count = min(len(things), wanted)
+    return [things[(2 * at + 1) * len(things) // (2 * count)] for at in range(count)]
 
 
 class _Pen:
-    """Writes names of any language, as far as there is a font for it."""
-
-    height = 18
+    """Writes names in any language for which a font is installed."""
 
     def __init__(self, names: Sequence[str]) -> None:
         letters = sorted(set("".join(map(_printable, names))))
@@ -136,20 +129,20 @@ class _Pen:
         )
 
     def width(self, text: str) -> int:
-        """In pixels."""
+        """Return the width in pixels."""
         return int(self._font.getlength(text) + 0.999)
 
     def write(self, draw: ImageDraw.ImageDraw, at: tuple[int, int], lines: Sequence[str], color: str) -> None:
-        """Lines below each other."""
+        """Write lines below each other."""
         for number, line in enumerate(lines):
-            draw.text((at[0], at[1] + number * self.height), line, fill=color, font=self._font)
+            draw.text((at[0], at[1] + number * _LINE), line, fill=color, font=self._font)
 
     def lines(self, text: str, width: int, most: int = 3) -> list[str]:
-        """The text in lines of that width, broken where words end if it can be."""
+        """Break the text into lines of that width, at the ends of words where possible."""
         text = "".join(self._letter(letter) for letter in _printable(text))
         lines = [""]
-        for piece in _pieces(text):
-            for part in [piece] if self.width(piece) <= width else piece:
+        for word in re.findall(r"[^ _-]*[ _-]|[^ _-]+$", text):
+            for part in [word] if self.width(word) <= width else word:
                 if self.width(lines[-1] + part.rstrip()) > width:
                     lines.append("")
                 lines[-1] += part if lines[-1] else part.lstrip()
@@ -169,16 +162,6 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in whole)
 
 
-def _pieces(text: str) -> Iterator[str]:
-    """Words with the blank, hyphen or underscore after them."""
-    start = 0
-    for at, letter in enumerate(text):
-        if letter in " _-":
-            yield text[start : at + 1]
-            start = at + 1
-    yield text[start:]
-
-
 def _font(name: str) -> Font | None:
     try:
         return ImageFont.truetype(name, 14)
@@ -190,7 +173,7 @@ def _draws(font: Font, letter: str) -> bool:
     if letter.isspace():
         return True
     try:
-        box, empty = font.getmask(letter), font.getmask("\U0010fffe")  # a letter that there never is
+        mask, empty = font.getmask(letter), font.getmask("\U0010fffe")  # a code point that no font has
     except (UnicodeError, ValueError):
         return False
-    return (box.size, bytes(box)) != (empty.size, bytes(empty))
+    return (mask.size, bytes(mask)) != (empty.size, bytes(empty))

@@ -1,9 +1,9 @@
-"""Labeled images in several domains: what a data set is to the rest of the library."""
+"""Labeled images in several domains: the data set interface that the rest of the lab uses."""
 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -17,42 +17,51 @@ Tested = Literal["all", "val", "test"]
 
 
 class Example(NamedTuple):
-    """One labeled image, by name; its domain's reader knows where it is."""
+    """A labeled image; the reader of its domain finds it by name."""
 
     name: str  # unique in its domain
     label: int
-    split: Split  # "test": neither trained on nor used to choose weights
+    split: Split  # "test": used neither for training nor for model selection
 
 
 class Reader(Protocol):
-    """Reads the images of one domain; picklable, and safe to call from several threads."""
+    """Reads the images of one domain; picklable and thread-safe."""
 
     def __call__(self, name: str) -> Image.Image:
-        """The image as RGB; raises BadFile if it cannot be read."""
+        """Return the image as RGB; raise BadFile if it cannot be read."""
 
     def check(self, name: str) -> None:
-        """Looks at the image without decoding it; raises BadFile if that shows that it cannot be read."""
+        """Inspect the image without decoding it; raise BadFile if that shows that it cannot be read."""
 
     def stamp(self, name: str) -> str:
-        """Something that changes when the image does."""
+        """Return a string that changes when the image does."""
 
     def mark(self, name: str) -> str:
-        """Something that mostly differs between images and is the same wherever they lie."""
+        """Return a string that usually differs between images and does not depend on where the data set is stored."""
 
 
 @dataclass(frozen=True)
 class Domain:
-    """Where images come from: a style, a camera, a hospital."""
+    """Images that share an origin: a style, a camera, a hospital."""
 
     name: str
     examples: tuple[Example, ...]
     read: Reader
-    tested: Tested = "all"  # what a network is tested on that never saw this domain
+    tested: Tested = "all"  # the images to test on when the domain is held out
 
-    def select(self, part: Split) -> list[Example]:
-        """Its training images, its validation images, or those to test on when the domain was left out of training."""
-        wanted = self.tested if part == "test" else part
+    def select(self, split: Split) -> list[Example]:
+        """Return the training images, the validation images, or those to test on when the domain is held out."""
+        wanted = self.tested if split == "test" else split
         return [example for example in self.examples if wanted in ("all", example.split)]
+
+    def class_counts(self, classes: tuple[str, ...]) -> dict[str, int]:
+        """Return class -> number of images."""
+        counted = Counter(example.label for example in self.examples)
+        return {name: counted[label] for label, name in enumerate(classes)}
+
+    def split_counts(self) -> dict[str, int]:
+        """Return split -> number of images."""
+        return dict(Counter(example.split for example in self.examples))
 
 
 @dataclass(frozen=True)
@@ -63,10 +72,13 @@ class DomainDataset:
     classes: tuple[str, ...]
     domains: Mapping[str, Domain]
     splits: str  # where the split into training and validation images comes from, in words
-    skipped: Mapping[str, str] = field(default_factory=dict)  # file -> why it is no example
+    skipped: Mapping[str, str] = field(default_factory=dict)  # file -> why it is not an example
+
+    def __len__(self) -> int:
+        return sum(len(domain.examples) for domain in self.domains.values())
 
     def domain(self, name: str) -> Domain:
-        """The domain of that name.
+        """Return the domain of that name.
 
         Raises:
             BadOption: There is none.
@@ -76,14 +88,14 @@ class DomainDataset:
         return self.domains[name]
 
     def others(self, name: str) -> list[str]:
-        """All domains but one."""
+        """Return the names of all domains but one."""
         self.domain(name)
         return [other for other in self.domains if other != name]
 
     def fingerprint(self) -> str:
-        """Differs where classes, domains, labels, the split or the images do; not where the same data lie elsewhere.
+        """Return a hash of classes, domains, labels, split and images that does not depend on where they are stored.
 
-        Compressed images are known by their size: one that is replaced by another of as many bytes is not noticed.
+        Compressed images are identified by their size: replacing one by another of the same size goes unnoticed.
         """
         digest = hashlib.sha256(json.dumps(self.classes).encode())
         for domain in self.domains.values():
@@ -92,14 +104,14 @@ class DomainDataset:
         return digest.hexdigest()[:12]
 
     def manifest(self) -> dict[str, Any]:
-        """What there is, for the records: images of each domain, class and part, a digest of each, what was skipped."""
+        """Return the content for records: images per domain, class and split, a hash of each domain, skipped files."""
         domains = {}
         for name, domain in self.domains.items():
             marks = [[*example, domain.read.mark(example.name)] for example in domain.examples]
             domains[name] = {
                 "images": len(domain.examples),
-                "classes": _per_class(domain.examples, self.classes),
-                "parts": dict(Counter(example.split for example in domain.examples)),
+                "classes": domain.class_counts(self.classes),
+                "parts": domain.split_counts(),
                 "tested": domain.tested,
                 "sha256": hashlib.sha256(json.dumps(marks).encode()).hexdigest(),
             }
@@ -112,12 +124,5 @@ class DomainDataset:
         }
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Domain -> class -> how many images."""
-        return {name: _per_class(domain.examples, self.classes) for name, domain in self.domains.items()}
-
-
-def _per_class(examples: Iterable[Example], classes: tuple[str, ...]) -> dict[str, int]:
-    counted = [0] * len(classes)
-    for example in examples:
-        counted[example.label] += 1
-    return dict(zip(classes, counted, strict=True))
+        """Return domain -> class -> number of images."""
+        return {name: domain.class_counts(self.classes) for name, domain in self.domains.items()}

@@ -1,96 +1,135 @@
-"""Image files as RGB pictures, or the reason why not."""
+"""Image files as RGB images, or the reason why they cannot be read; folders of unlabeled images."""
 
-import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
 
 from domainadaptor.errors import BadFile
 
 SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-_MOST_PIXELS = 100_000_000
+_MAX_PIXELS = 100_000_000
 
 T = TypeVar("T")
 
 
-class _Quiet:
-    """Warnings of decoders ignored while any thread decodes.
-
-    Each thread on its own would put back what it found, which may be what another one had set.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._caught = warnings.catch_warnings()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._inside == 0:
-                self._caught = warnings.catch_warnings()
-                self._caught.__enter__()
-                warnings.simplefilter("ignore")
-            self._inside += 1
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                self._caught.__exit__(None, None, None)
-
-
-_QUIET = _Quiet()
-
-
 def list_files(folder: Path) -> list[Path]:
-    """Every file below a folder, sorted by name; links to folders are listed, not followed.
+    """Return every file below a folder, sorted by name; links to folders are listed, not followed.
 
     Raises:
         BadFile: There is no such folder.
     """
     if not folder.is_dir():
-        raise BadFile(f"no folder at {str(folder)!r}: expected a folder of images")
+        raise BadFile(f"No folder {str(folder)!r}: expected a folder of images")
     return sorted(_walk(folder), key=lambda path: path.relative_to(folder).parts)
 
 
 def check_image(path: Path, within: Path) -> None:
-    """Looks at a file's kind and header only.
+    """Check the type and the header of a file.
 
     Raises:
         BadFile: It is not a regular file below `within`, not an image, or too large.
     """
-    _guarded(_look, path, within)
+    _guarded(lambda image: None, path, within)
 
 
 def read_image(path: Path, within: Path) -> Image.Image:
-    """The picture in a file as RGB: upright by its EXIF entry, on white where transparent, the first of several frames.
+    """Read an image file as RGB: upright by its EXIF entry, on white where transparent, the first of several frames.
 
     Raises:
-        BadFile: It is not a regular file below `within`, not an image, damaged, or too large.
+        BadFile: It is not a regular file below `within`, not an image, corrupt, or too large.
     """
     return _guarded(_decode, path, within)
 
 
-def _guarded(job: Callable[[Path, Path], T], path: Path, within: Path) -> T:
+class FolderImages:
+    """Batches of the images below a folder in a seeded order, read again on every iteration.
+
+    Args:
+        folder: The folder with images at any depth; other files are skipped.
+        transform: Function from an RGB image to the network's input.
+        seed: Seed of the order, and of the choice if there are more than `limit`.
+        limit: How many images to use; None uses all.
+        batch_size: Images per batch; the last batch may be smaller.
+
+    Raises:
+        BadFile: The folder is missing or contains no readable image.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        transform: Callable[[Image.Image], Tensor],
+        *,
+        seed: int = 0,
+        limit: int | None = None,
+        batch_size: int = 64,
+    ) -> None:
+        self._folder = folder
+        self._transform = transform
+        self._batch_size = batch_size
+        files = list_files(folder)
+        order = torch.randperm(len(files), generator=torch.Generator().manual_seed(seed)).tolist()
+        self._files: list[Path] = []
+        for path in (files[at] for at in order):
+            if len(self._files) == limit:
+                break
+            if _is_image(path, folder):
+                self._files.append(path)
+        if not self._files:
+            count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
+            raise BadFile(f"No readable image among the {count} below {str(folder)!r}")
+
+    def __len__(self) -> int:
+        """Return the number of chosen images; corrupt ones among them are skipped when they are read."""
+        return len(self._files)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Yield batches, (N, 3, H, W)."""
+        batch: list[Tensor] = []
+        for path in self._files:
+            try:
+                batch.append(self._transform(read_image(path, self._folder)))
+            except BadFile:
+                continue
+            if len(batch) == self._batch_size:
+                yield torch.stack(batch)
+                batch = []
+        if batch:
+            yield torch.stack(batch)
+
+
+def _is_image(path: Path, within: Path) -> bool:
     try:
-        return job(path, within)
+        check_image(path, within)
+    except BadFile:
+        return False
+    return True
+
+
+def _guarded(job: Callable[[Image.Image], T], path: Path, within: Path) -> T:
+    try:
+        with _opened(path, within) as image:
+            return job(image)
     except BadFile:
         raise
     except MemoryError as error:
         raise BadFile("not enough memory to decode it") from error
-    # Decoders meet damaged files with errors of every kind; whatever it was, the file is the one to blame.
+    # Decoders raise errors of every kind on corrupt files; all of them mean the same here.
     except Exception as error:
-        raise BadFile(f"not a readable image ({_reason(error)})") from error
+        text = str(error).partition("\n")[0] or type(error).__name__
+        reason = "unknown format" if isinstance(error, UnidentifiedImageError) else text
+        raise BadFile(f"not a readable image ({reason})") from error
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Files at any depth; what cannot be looked into is listed itself."""
+    """Yield files at any depth; folders that cannot be listed are yielded themselves."""
     waiting = [folder]
     while waiting:
         current = waiting.pop()
@@ -106,11 +145,6 @@ def _walk(folder: Path) -> Iterator[Path]:
                 yield entry
 
 
-def _look(path: Path, within: Path) -> None:
-    with _opened(path, within):
-        pass
-
-
 @contextmanager
 def _opened(path: Path, within: Path) -> Iterator[Image.Image]:
     if not path.resolve().is_relative_to(within.resolve()):
@@ -123,42 +157,32 @@ def _opened(path: Path, within: Path) -> Iterator[Image.Image]:
         raise BadFile("not a regular file")
     if path.stat().st_size == 0:
         raise BadFile("an empty file")
-    # Only the header is read here, so the limit below is what protects from decompression bombs.
-    with _QUIET, Image.open(path, formats=_FORMATS) as opened:
+    # Only the header is read here, so the limit below protects against decompression bombs.
+    with Image.open(path, formats=_FORMATS) as opened:
         width, height = opened.size
-        if width * height > _MOST_PIXELS:
-            raise BadFile(f"{width}x{height} pixels; at most {_MOST_PIXELS // 1_000_000} million are decoded")
+        if width * height > _MAX_PIXELS:
+            raise BadFile(f"{width}x{height} pixels; at most {_MAX_PIXELS // 1_000_000} million are decoded")
         yield opened
 
 
-def _decode(path: Path, within: Path) -> Image.Image:
-    with _opened(path, within) as opened:
-        opened.load()
-        return _as_rgb(ImageOps.exif_transpose(opened))
+def _decode(opened: Image.Image) -> Image.Image:
+    opened.load()
+    image = ImageOps.exif_transpose(opened)
+    if image.mode.startswith("I") or image.mode == "F":
+        image = _eight_bits(image)
+    if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("RGB")
 
 
-def _as_rgb(picture: Image.Image) -> Image.Image:
-    if picture.mode.startswith("I") or picture.mode == "F":
-        picture = _eight_bits(picture)
-    if picture.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in picture.info:
-        picture = picture.convert("RGBA")
-        paper = Image.new("RGBA", picture.size, "white")
-        picture = Image.alpha_composite(paper, picture)
-    return picture.convert("RGB")
-
-
-def _eight_bits(picture: Image.Image) -> Image.Image:
-    """Sixteen bits and floats scaled to eight, where a plain conversion would clip them."""
-    values = np.nan_to_num(np.asarray(picture, dtype=np.float64))
-    if picture.mode == "F":
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Scale sixteen bits and floats to eight bits; Pillow's conversion would clip them."""
+    values = np.nan_to_num(np.asarray(image, dtype=np.float64))
+    if image.mode == "F":
         low, high = min(values.min(), 0.0), max(values.max(), 0.0)
         full = 1.0 if high <= 1 else 255.0 if high <= 255 else high
         values = (values - low) / (full - low)
     else:
-        values = values / (255.0 if picture.mode == "I" and values.max() <= 255 else 65535.0)
+        values = values / (255.0 if image.mode == "I" and values.max() <= 255 else 65535.0)
     return Image.fromarray((values.clip(0, 1) * 255).round().astype(np.uint8))
-
-
-def _reason(error: Exception) -> str:
-    text = str(error).partition("\n")[0]
-    return "unknown format" if isinstance(error, UnidentifiedImageError) else text or type(error).__name__

@@ -1,4 +1,4 @@
-"""Which images of a domain cannot be read, and why."""
+"""Finding the images of a domain that cannot be read."""
 
 import os
 from collections.abc import Callable
@@ -7,32 +7,30 @@ from concurrent.futures import ThreadPoolExecutor
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.domains import Domain
 
-_CHUNK = 256  # images that are looked at before the next ones are begun: what bounds the memory
+_CHUNK = 256  # images per round, which bounds the memory
 
 
-def damaged(domain: Domain, decode: bool, step: Callable[[int], None]) -> dict[str, str]:
-    """Image -> why it cannot be read.
+def unreadable_images(domain: Domain, decode: bool, advance: Callable[[int], None]) -> dict[str, str]:
+    """Return image -> why it cannot be read.
 
     Args:
-        domain: Whose images are looked at.
-        decode: Read them whole, which also finds files that break off; their headers otherwise.
-        step: Told how many more images were looked at.
+        domain: The domain to check.
+        decode: Decode images completely, which also finds truncated files; otherwise only headers are read.
+        advance: Called with the number of images that were checked since the last call.
     """
+
+    def problem(name: str) -> str | None:
+        try:
+            domain.read(name) if decode else domain.read.check(name)
+        except BadFile as error:
+            return str(error)
+        return None
+
     found: dict[str, str] = {}
-    look = domain.read if decode else domain.read.check
     names = [example.name for example in domain.examples]
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for start in range(0, len(names), _CHUNK):
             chunk = names[start : start + _CHUNK]
-            reasons = pool.map(lambda name: _reason(look, name), chunk)
-            found |= {name: why for name, why in zip(chunk, reasons, strict=True) if why}
-            step(len(chunk))
+            found |= {name: why for name, why in zip(chunk, pool.map(problem, chunk), strict=True) if why}
+            advance(len(chunk))
     return found
-
-
-def _reason(look: Callable[[str], object], name: str) -> str | None:
-    try:
-        look(name)
-    except BadFile as error:
-        return str(error)
-    return None

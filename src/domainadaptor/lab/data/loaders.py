@@ -1,4 +1,4 @@
-"""Batches of images and labels: one per domain for training, in a seeded order for testing."""
+"""Batches of images and labels: per domain for training, in a seeded order for testing."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class DomainBatch(NamedTuple):
-    """Labeled images of one domain, as the network is to see them."""
+    """Labeled images of one domain, as the network sees them."""
 
     images: Tensor  # (N, 3, H, W), normalized
     labels: Tensor  # (N,)
@@ -27,10 +27,10 @@ class DomainBatch(NamedTuple):
 
 
 class TrainingBatches:
-    """Augmented batches, one per domain and step; what a step sees follows from the seed, the epoch and the step alone.
+    """Augmented batches, one per domain and step, determined by the seed, the epoch and the step.
 
-    Every domain gives the same number of images to a step; small ones come round more often. With `rounds` above 1 a
-    step has that many batches of each domain, one round after the other.
+    Every domain contributes the same number of images to a step, so small domains repeat more often. With `rounds`
+    above 1, a step has that many batches of each domain, one round after the other.
     """
 
     def __init__(
@@ -42,20 +42,22 @@ class TrainingBatches:
         self._positions = [
             [at for at, example in enumerate(s.domain.examples) if example.split == "train"] for s in self._sources
         ]
-        empty = [s.domain.name for s, found in zip(self._sources, self._positions, strict=True) if not found]
-        if empty:
-            raise BadFile(f"domain {empty[0]!r} has no images to train on: they are all for validation or testing")
-        self._held: dict[tuple[int, int], np.ndarray] = {}
+        for source, positions in zip(self._sources, self._positions, strict=True):
+            if not positions:
+                raise BadFile(
+                    f"Domain {source.domain.name!r} has no training images: all of them are for validation or testing"
+                )
+        self._orders: dict[tuple[int, int], np.ndarray] = {}
         self._each = images_each(batch_size, len(self._sources))
         self.rounds = rounds
         self.steps = max(1, sum(map(len, self._positions)) // (self._each * len(self._sources) * rounds))
 
     def epoch(self, epoch: int) -> Iterator[list[DomainBatch]]:
-        """The steps of one epoch, each a batch per domain."""
+        """Yield the steps of one epoch, each with a batch per domain."""
         return ahead(self._step(epoch, step) for step in range(self.steps))
 
     def each_round(self, epoch: int) -> Iterator[list[DomainBatch]]:
-        """The batches of one epoch, one of each domain at a time."""
+        """Yield the batches of one epoch, one of each domain at a time."""
         domains = len(self._sources)
         for step in self.epoch(epoch):
             for start in range(0, len(step), domains):
@@ -67,96 +69,96 @@ class TrainingBatches:
         return [self._batch(number, turn) for turn in rounds for number in range(len(self._sources))]
 
     def _batch(self, number: int, turn: int) -> DomainBatch:
-        """The batch of a domain in a round, counted from the beginning of training."""
+        """Return the batch of a domain in a round, counted from the start of training."""
         source = self._sources[number]
         images, there = self._readable(number, turn * self._each)
-        draw = torch.Generator().manual_seed(derived_seed(self._seed, number, turn))
-        images = self._preprocessing.normalized(augment(images, self._preprocessing.size, draw))
+        generator = torch.Generator().manual_seed(derived_seed(self._seed, number, turn))
+        images = self._preprocessing.normalized(augment(images, self._preprocessing.size, generator))
         labels = torch.tensor([source.domain.examples[at].label for at in there])
         return DomainBatch(images, labels, source.domain.name)
 
     def _readable(self, number: int, first: int) -> tuple[Tensor, list[int]]:
-        """As many images as a batch has, from a place of the sequence on: later ones stand in for damaged ones.
+        """Return one batch from an index of the sequence on; later images replace unreadable ones.
 
         Raises:
             BadFile: None of the domain's images can be read.
         """
-        source, place = self._sources[number], first + self._each
-        images, there = source.take([self._at(number, at) for at in range(first, place)])
-        # Two turns of the sequence hold every image: where they have none that can be read, there is none.
-        turns = 2 * len(self._positions[number])
-        last = place + turns
-        while len(there) < self._each and place < last:
-            later = range(place, place + self._each - len(there))
-            more, found = source.take([self._at(number, at) for at in later])
-            images, there, place = torch.cat([images, more]), there + found, later.stop
-            last = place + turns if found else last
+        source, end = self._sources[number], first + self._each
+        images, there = source.take([self._at(number, index) for index in range(first, end)])
+        # Two passes contain every image: if none of them can be read, no image can.
+        patience = 2 * len(self._positions[number])
+        last = end + patience
+        while len(there) < self._each and end < last:
+            later = range(end, end + self._each - len(there))
+            more, found = source.take([self._at(number, index) for index in later])
+            images, there, end = torch.cat([images, more]), there + found, later.stop
+            last = end + patience if found else last
         if not there:
-            raise BadFile(f"none of the training images of {source.domain.name!r} can be read: {source.skipped}")
+            raise BadFile(f"None of the training images of {source.domain.name!r} can be read: {source.skipped}")
         return images, there
 
-    def _at(self, number: int, place: int) -> int:
-        """The image at a place of the endless sequence of a domain: one shuffle after the other."""
+    def _at(self, number: int, index: int) -> int:
+        """Return an element of the endless sequence of a domain: one shuffled pass after the other."""
         positions = self._positions[number]
-        turn, offset = divmod(place, len(positions))
-        return positions[int(self._shuffled(number, turn)[offset])]
+        turn, offset = divmod(index, len(positions))
+        return positions[int(self._order(number, turn)[offset])]
 
-    def _shuffled(self, number: int, turn: int) -> np.ndarray:
+    def _order(self, number: int, turn: int) -> np.ndarray:
         key = (number, turn)
-        order = self._held.get(key)
-        if order is None:  # replaced, not changed: two threads may ask at once
+        order = self._orders.get(key)
+        if order is None:  # replaced, not modified: two threads may ask at once
             order = np.random.default_rng([self._seed, number, turn]).permutation(len(self._positions[number]))
-            self._held = {k: v for k, v in self._held.items() if k[0] != number} | {key: order}
+            self._orders = {k: v for k, v in self._orders.items() if k[0] != number} | {key: order}
         return order
 
 
 def images_each(batch_size: int, domains: int) -> int:
-    """How many images of each domain a batch has: the same number, and one at least."""
+    """Return how many images of each domain a batch has: the same number, at least one."""
     return max(1, batch_size // domains)
 
 
 def ordered_batches(
-    pictures: DomainImages, preprocessing: Preprocessing, part: Split, batch_size: int, seed: int | None = None
+    images: DomainImages, preprocessing: Preprocessing, split: Split, batch_size: int, seed: int | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Images and labels of a part of a domain, shuffled by the seed, or in file order without one."""
-    examples = pictures.domain.examples
-    wanted = {example.name for example in pictures.domain.select(part)}
+    """Yield images and labels of a split of a domain, shuffled by the seed, or in file order without one."""
+    examples = images.domain.examples
+    wanted = {example.name for example in images.domain.select(split)}
     positions = [at for at, example in enumerate(examples) if example.name in wanted]
     if seed is not None:
         order = np.random.default_rng(seed).permutation(len(positions))
         positions = [positions[at] for at in order]
 
     def batch(chosen: list[int]) -> tuple[Tensor, Tensor]:
-        images, there = pictures.take(chosen)
-        return preprocessing.normalized(images), torch.tensor([examples[at].label for at in there])
+        pixels, there = images.take(chosen)
+        return preprocessing.normalized(pixels), torch.tensor([examples[at].label for at in there])
 
     chunks = (positions[start : start + batch_size] for start in range(0, len(positions), batch_size))
     return (pair for pair in ahead(batch(chunk) for chunk in chunks) if len(pair[1]))
 
 
 def ahead(items: Iterable[T]) -> Iterator[T]:
-    """The same items, the next of which is made while the last is used."""
+    """Yield the same items, computing the next one in a thread while the current one is used."""
     iterator = iter(items)
     end = object()
     with ThreadPoolExecutor(max_workers=1) as pool:
-        _single(pool)
+        _limit_to_one_thread(pool)
         waiting = pool.submit(next, iterator, end)
         while (item := waiting.result()) is not end:
             waiting = pool.submit(next, iterator, end)
             yield item  # type: ignore[misc]
 
 
-def _single(pool: ThreadPoolExecutor) -> None:
-    """Makes the thread of a pool compute alone.
+def _limit_to_one_thread(pool: ThreadPoolExecutor) -> None:
+    """Let the pool's worker compute without OpenMP threads; the number of this thread stays.
 
-    It would start OpenMP threads of its own beside those of the network; where that is more than there are cores,
-    all of them wait for each other asleep, and adapting takes twice as long.
+    Together with the threads of the network they would be more than there are cores. They would wait for each other,
+    and adaptation would take twice as long.
     """
+
+    def limit() -> None:
+        torch.get_num_threads()  # initializes the setting of this thread, which the first operation would overwrite
+        torch.set_num_threads(1)
+
     threads = torch.get_num_threads()
-    pool.submit(_compute_alone).result()
-    torch.set_num_threads(threads)  # later threads begin with the last number that was set
-
-
-def _compute_alone() -> None:
-    torch.get_num_threads()  # a thread that was not asked before its first work begins with everyone's number
-    torch.set_num_threads(1)
+    pool.submit(limit).result()
+    torch.set_num_threads(threads)  # threads that start later take the last number that was set

@@ -1,4 +1,4 @@
-"""From an image to a network's input: the one place with means and deviations."""
+"""From an image to a network's input."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,53 +11,50 @@ from domainadaptor.errors import BadFile
 
 INTERPOLATIONS = tuple(mode.value for mode in transforms.InterpolationMode)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_MOST_PIXELS = 50_000_000
+_MAX_PIXELS = 50_000_000
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How an image becomes a network's input: resize the shorter side, crop the center, normalize."""
+    """Resize the shorter side, crop the center, normalize."""
 
     size: int
     resize: int
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
     interpolation: str = "bilinear"
-    squash: bool = False  # both sides are resized, without regard to the image's shape
+    squash: bool = False  # resize both sides, ignoring the aspect ratio
 
     def at(self, size: int) -> "Preprocessing":
-        """The same for another input size, with the same share of the image kept."""
+        """Return the same for another input size, keeping the same share of the image."""
         return replace(self, size=size, resize=round(self.resize * size / self.size))
 
     def sentence(self) -> str:
-        """The same in words."""
-        numbers = [" ".join(f"{value:g}" for value in values) for values in (self.mean, self.std)]
+        """Return a description in words."""
+        mean, std = (" ".join(f"{value:g}" for value in values) for values in (self.mean, self.std))
         sides = "both sides" if self.squash else "shorter side"
-        return (
-            f"{sides} to {self.resize} ({self.interpolation}), center crop {self.size}, "
-            f"mean {numbers[0]}, deviation {numbers[1]}"
-        )
+        return f"{sides} to {self.resize} ({self.interpolation}), center crop {self.size}, mean {mean}, deviation {std}"
 
-    def fit(self, picture: Image.Image) -> Image.Image:
-        """An RGB image of the network's size, still in eight bits.
+    def fit(self, image: Image.Image) -> Image.Image:
+        """Return an RGB image of the network's input size, still with eight bits per channel.
 
         Raises:
-            BadFile: It is too long and thin: resizing its shorter side would fill the memory.
+            BadFile: Resizing its shorter side would need too much memory.
         """
-        long, short = max(picture.size), min(picture.size)
-        if not self.squash and self.resize**2 * long / short > _MOST_PIXELS:
-            raise BadFile(f"{picture.width}x{picture.height} is too long and thin to be resized")
+        long, short = max(image.size), min(image.size)
+        if not self.squash and self.resize**2 * long / short > _MAX_PIXELS:
+            raise BadFile(f"{image.width}x{image.height} is too long and thin to be resized")
         side = (self.resize, self.resize) if self.squash else self.resize
-        resized = transforms.Resize(side, transforms.InterpolationMode(self.interpolation))(picture)
+        resized = transforms.Resize(side, transforms.InterpolationMode(self.interpolation))(image)
         return transforms.CenterCrop(self.size)(resized)  # type: ignore[no-any-return]
 
     def normalized(self, pixels: Tensor) -> Tensor:
-        """Images between 0 and 1, (N, 3, H, W), as the network was trained to see them."""
+        """Return images between 0 and 1, (N, 3, H, W), normalized for the network."""
         mean, std = (pixels.new_tensor(values).view(3, 1, 1) for values in (self.mean, self.std))
         return (pixels - mean) / std
 
     def transform(self) -> Callable[[Image.Image], Tensor]:
-        """A function from an RGB image to a (3, size, size) tensor."""
+        """Return a function from an RGB image to a (3, size, size) tensor."""
         steps = [self.fit, transforms.ToTensor(), transforms.Normalize(self.mean, self.std)]
         return transforms.Compose(steps)  # type: ignore[no-any-return]
 
@@ -65,5 +62,5 @@ class Preprocessing:
 def squashed(
     size: int, mean: tuple[float, ...] = IMAGENET_MEAN, std: tuple[float, ...] = IMAGENET_STD
 ) -> Preprocessing:
-    """Both sides resized to the network's size, nothing cropped away: the paper's test pipeline."""
+    """Resize both sides to the network's input size without cropping: the paper's test pipeline."""
     return Preprocessing(size, size, mean, std, squash=True)

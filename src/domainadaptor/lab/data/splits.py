@@ -1,7 +1,6 @@
-"""Which images of a domain are trained on and which are kept for validation."""
+"""Splits of a domain into training and validation images: seeded, or from published lists."""
 
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,49 +8,48 @@ import numpy as np
 
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.domains import Example
+from domainadaptor.lab.data.seeds import name_seed
 from domainadaptor.options import check_count
 
 VAL_SHARE = 0.1
 
 
-class Listed(NamedTuple):
-    """What published lists say."""
+class ListedExamples(NamedTuple):
+    """Content of published split lists."""
 
     examples: tuple[Example, ...]
-    twice: tuple[str, ...]  # listed for training and for validation: they count as training images
+    twice: tuple[str, ...]  # listed for both training and validation; they count as training images
 
 
 def seeded_split(domain: str, named: Iterable[tuple[str, int]], seed: int) -> tuple[Example, ...]:
-    """Keeps a tenth of each class for validation, drawn by the seed, and at least one image where there are two."""
+    """Draw a tenth of each class for validation, at least one image where a class has two."""
     check_count("seed", seed, low=0)
     by_class: dict[int, list[str]] = {}
     for name, label in sorted(named):
         by_class.setdefault(label, []).append(name)
-    # Not hash(), which differs from one process to the next; names of folders need not be valid text.
-    drawn_for = zlib.crc32(domain.encode(errors="surrogateescape"))
     examples = []
     for label, names in sorted(by_class.items()):
-        order = np.random.default_rng([seed, label, drawn_for]).permutation(len(names))
-        kept = min(max(1, round(VAL_SHARE * len(names))), len(names) - 1)
-        val = {names[at] for at in order[:kept]}
+        order = np.random.default_rng([seed, label, name_seed(domain)]).permutation(len(names))
+        count = min(max(1, round(VAL_SHARE * len(names))), len(names) - 1)
+        val = {names[at] for at in order[:count]}
         examples += [Example(name, label, "val" if name in val else "train") for name in names]
     return tuple(sorted(examples))
 
 
 def seeded_sentence(seed: int) -> str:
-    """What `seeded_split` does, in words for the record."""
+    """Describe `seeded_split` in words, for records."""
     return f"a tenth of each class of each domain for validation, drawn with seed {seed}"
 
 
-def read_lists(lists: Mapping[str, Path], first_label: int) -> Listed:
-    """Examples as published lists have them, one "path label" a line.
+def read_lists(lists: Mapping[str, Path], first_label: int) -> ListedExamples:
+    """Read published split lists, one "path label" per line.
 
     Args:
         lists: "train" and "val" -> file.
         first_label: The label of the first class: 0 or 1.
 
     Raises:
-        BadFile: A line is not of that form, an image has two labels, or the lists are one list under two names.
+        BadFile: A line has another form, an image has two labels, or both lists name the same images.
     """
     training = _labels(lists["train"], first_label)
     validation = _labels(lists["val"], first_label)
@@ -61,31 +59,20 @@ def read_lists(lists: Mapping[str, Path], first_label: int) -> Listed:
             raise BadFile(f"{str(lists['val'])!r}: {name} has another label than in {lists['train'].name}")
     if len(twice) == len(validation) > 0:
         raise BadFile(
-            f"every image of {str(lists['val'])!r} is in {lists['train'].name} too, which is no split; move the lists "
-            "away for a seeded one"
+            f"Every image of {str(lists['val'])!r} is also in {lists['train'].name}, so they are not a split; move the "
+            "lists elsewhere to use a seeded split"
         )
     examples = [Example(name, label, "train") for name, label in training.items()]
-    # Trained on and validated with would flatter; trained on alone only loses a validation image.
+    # Validating with training images would be too optimistic; losing a few validation images is harmless.
     examples += [Example(name, label, "val") for name, label in validation.items() if name not in twice]
-    return Listed(tuple(sorted(examples)), tuple(sorted(twice)))
-
-
-def check_labels(examples: Sequence[Example], classes: int, where: str) -> None:
-    """Refuses labels that no class has.
-
-    Raises:
-        BadFile: There is one.
-    """
-    wrong = sorted({e.label for e in examples if not 0 <= e.label < classes})
-    if wrong:
-        raise BadFile(f"{where}: labels {wrong[:5]} belong to no class; expected {classes} classes")
+    return ListedExamples(tuple(sorted(examples)), tuple(sorted(twice)))
 
 
 def _labels(path: Path, first_label: int) -> dict[str, int]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        raise BadFile(f"cannot read the split list {str(path)!r}: {error}") from error
+        raise BadFile(f"Cannot read the split list {str(path)!r}: {error}") from error
     labels: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
