@@ -56,7 +56,7 @@ def test_fewer_images_than_were_published_are_noted(program, tmp_path, own):
     domains = ("art_painting", "cartoon", "photo", "sketch")
     kinds = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
     plant(tmp_path / "pacs", *(f"{domain}/{kind}" for domain in domains for kind in kinds), images=2)
-    note = "not as many images of pacs as were published: art_painting 14 of 2,048, cartoon 14 of 2,344"
+    note = "numbers of images differ from the published pacs: art_painting 14 of 2,048, cartoon 14 of 2,344"
     assert note in program("data", "describe", "pacs", "--root", tmp_path).stderr
     found = json.loads(program("data", "describe", "pacs", "--root", tmp_path, "--json").stdout)
     assert found["differs_from_published"].startswith(note)
@@ -123,7 +123,7 @@ def test_options_of_the_data_set(program, tmp_path):
 def test_what_is_wrong_is_said(program, tmp_path):
     for arguments, said in (
         (("paks",), "did you mean 'pacs'"),
-        (("pacs", "--root", tmp_path), "no PACS in"),
+        (("pacs", "--root", tmp_path), "No PACS in"),
         (("digits", "--output", tmp_path / "sheet.jpg"), "expected the name of a PNG file"),
     ):
         done = program("data", "describe", *arguments)

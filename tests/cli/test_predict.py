@@ -114,7 +114,7 @@ def test_mistakes_are_explained_and_write_nothing(program, folder, tmp_path):
         ({"--option": "lr=-1"}, folder, "at least 0"),
         ({"--output": "none/out.csv"}, folder, "make it first"),
         ({}, tmp_path / "empty", "no files"),
-        ({}, tmp_path / "none", "no folder"),
+        ({}, tmp_path / "none", "No folder"),
     ]:
         options = [word for pair in {**base, **change}.items() for word in pair]
         done = program("predict", NAME, where, *options)
@@ -298,8 +298,8 @@ def test_source_images_that_are_missing_or_of_no_use_are_explained(program, fold
         (("--method", "eata"), "--source-images DIR"),
         (("--method", "adabn-source-and-test"), "--source-images DIR"),
         (("--method", "tent", "--source-images", folder), "leave out --source-images"),
-        (("--method", "eata", "--source-images", "none"), "--source-images: no folder at 'none'"),
-        (("--method", "eata", "--source-images", "empty"), "--source-images: none of the 0 files"),
+        (("--method", "eata", "--source-images", "none"), "--source-images: No folder 'none'"),
+        (("--method", "eata", "--source-images", "empty"), "--source-images: No readable image among the 0 files"),
     ]:
         done = program("predict", "c.safetensors", folder, *words)
         assert done.returncode == 1

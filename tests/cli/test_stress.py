@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from domainadaptor.lab.data.digits import CLASSES
 from domainadaptor.lab.data.preprocessing import squashed
+from domainadaptor.lab.data.sets.digits import CLASSES
 from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, make_network, save_checkpoint
 from tests.conftest import stir
 

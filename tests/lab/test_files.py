@@ -4,7 +4,7 @@ import stat
 import pytest
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.files import owned, replacing, sweep
+from domainadaptor.lab.files import owned, remove_leftovers, replacing
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
@@ -34,15 +34,15 @@ def _umask():
 
 
 def test_a_place_that_cannot_be_written_is_explained(tmp_path):
-    with pytest.raises(BadFile, match="cannot write"), replacing(tmp_path / "none" / "file") as beside:
+    with pytest.raises(BadFile, match="Cannot write"), replacing(tmp_path / "none" / "file") as beside:
         beside.write_text("x")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(BadFile, match="cannot make the folder"), owned(tmp_path / "file" / "below"):
+    with pytest.raises(BadFile, match="Cannot create the folder"), owned(tmp_path / "file" / "below"):
         pass
 
 
 def test_a_folder_is_owned_by_one(tmp_path):
-    with owned(tmp_path / "run"), pytest.raises(BadFile, match="another process"), owned(tmp_path / "run"):
+    with owned(tmp_path / "run"), pytest.raises(BadFile, match="Another process"), owned(tmp_path / "run"):
         pass
     with owned(tmp_path / "run"):
         pass
@@ -54,5 +54,5 @@ def test_what_killed_processes_left_is_removed(tmp_path):
     (tmp_path / f".building-x.{gone}").mkdir()
     (tmp_path / f".resume.pt.{os.getpid()}").write_text("mine")
     (tmp_path / ".lock").write_text("")
-    sweep(tmp_path, ".*")
+    remove_leftovers(tmp_path, ".*")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock", f".resume.pt.{os.getpid()}"]

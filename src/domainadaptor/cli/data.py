@@ -68,7 +68,7 @@ def describe(
     differs = differs_from_published(dataset, opened)
     sheet = contact_sheet(opened) if output else None
     if sheet and output:
-        unreadable |= sheet.damaged
+        unreadable |= sheet.unreadable
         sheet.save(output)
     if as_json:
         print_json(_as_json(opened, unreadable, differs, output))
@@ -110,7 +110,7 @@ def speed(
 
 def _look(dataset: "DomainDataset", decode: bool) -> dict[str, str]:
     """Images that cannot be read."""
-    from domainadaptor.lab.data.integrity import damaged
+    from domainadaptor.lab.data.integrity import unreadable_images
 
     total = sum(len(domain.examples) for domain in dataset.domains.values())
     found: dict[str, str] = {}
@@ -123,7 +123,7 @@ def _look(dataset: "DomainDataset", decode: bool) -> dict[str, str]:
                 done += more
                 bar.at(done, total)
 
-            found |= {f"{name}/{file}": why for file, why in damaged(domain, decode, step).items()}
+            found |= {f"{name}/{file}": why for file, why in unreadable_images(domain, decode, step).items()}
     return found
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # they take seconds to import
     from PIL import Image
     from torch import Tensor
 
-    from domainadaptor.lab.data.sample import FolderImages
+    from domainadaptor.lab.data.images import FolderImages
     from domainadaptor.lab.prediction import FolderPrediction
 
 _MOST_SOURCE_IMAGES = 2000  # what EATA's authors take; more tell little more
@@ -133,10 +133,10 @@ def _images_before(
 ) -> "dict[str, FolderImages]":
     """What a method looks at before the first batch: images like those of the training, and those to predict."""
     from domainadaptor import method_info
-    from domainadaptor.lab.data.sample import FolderImages
+    from domainadaptor.lab.data.images import FolderImages
 
     try:
-        known = FolderImages(source, transform, seed=seed, most=_MOST_SOURCE_IMAGES, batch_size=batch_size)
+        known = FolderImages(source, transform, seed=seed, limit=_MOST_SOURCE_IMAGES, batch_size=batch_size)
     except BadFile as error:
         raise BadFile(f"--source-images: {error}") from error
     if "target_images" not in method_info(method).defaults:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -22,6 +23,7 @@ def prepare_process() -> None:
         sys.path.append(os.getcwd())  # for --method my_file:function; last, so that it shadows nothing
     if sys.stderr.isatty() and not any(isinstance(finder, _Announce) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Announce())
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # decoders complain about files that they can read
     keep_freed_memory()
 
 

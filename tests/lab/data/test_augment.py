@@ -5,15 +5,15 @@ import torch
 from torchvision.transforms import functional as TF
 
 from domainadaptor.lab.data.augment import (
+    adjust_brightness,
+    adjust_contrast,
+    adjust_hue,
+    adjust_saturation,
     augment,
-    brighten,
-    contrast,
     crop_and_flip,
     crop_boxes,
     cropped,
     jitter,
-    saturate,
-    turn_hue,
 )
 
 
@@ -32,9 +32,9 @@ def images():
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (brighten, TF.adjust_brightness),
-        (contrast, TF.adjust_contrast),
-        (saturate, TF.adjust_saturation),
+        (adjust_brightness, TF.adjust_brightness),
+        (adjust_contrast, TF.adjust_contrast),
+        (adjust_saturation, TF.adjust_saturation),
     ],
 )
 def test_factors(images, ours, theirs):
@@ -46,14 +46,14 @@ def test_factors(images, ours, theirs):
 @pytest.mark.parametrize("turn", [-0.4, -0.17, 0.0, 0.05, 1 / 3, 0.4])
 def test_hue(images, turn):
     expected = torch.stack([TF.adjust_hue(image, turn) for image in images])
-    turned = turn_hue(images, torch.full((len(images),), turn))
+    turned = adjust_hue(images, torch.full((len(images),), turn))
     torch.testing.assert_close(turned, expected, atol=1e-5, rtol=0)
 
 
 def test_hues_are_turned_image_by_image(images):
     turns = torch.linspace(-0.4, 0.4, len(images))
     expected = torch.stack([TF.adjust_hue(image, float(turn)) for image, turn in zip(images, turns, strict=True)])
-    torch.testing.assert_close(turn_hue(images, turns), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(adjust_hue(images, turns), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("box", [(0, 0, 16, 20), (2, 3, 12, 14), (1, 0, 15, 10), (4, 4, 12, 16)])

@@ -33,7 +33,7 @@ def dataset(domains, classes, images=5, broken=()):
 
 
 def colors(sheet):
-    return {tuple(color) for color in np.asarray(sheet.picture).reshape(-1, 3)}
+    return {tuple(color) for color in np.asarray(sheet.image).reshape(-1, 3)}
 
 
 def test_a_few_images_of_every_class_and_domain():
@@ -41,7 +41,7 @@ def test_a_few_images_of_every_class_and_domain():
     assert sheet.shows == "4 images of each class and domain"
     assert len(Counting.read) == 2 * 3 * 4  # nothing else is decoded
     assert {(c, 200, 100) for c in range(3)} <= colors(sheet)
-    assert sheet.damaged == {}
+    assert sheet.unreadable == {}
 
 
 @pytest.mark.parametrize("count", [65, 126])
@@ -51,7 +51,7 @@ def test_of_many_classes_some(count):
     shown = sorted({int(name.partition("-")[0]) for name in Counting.read})
     assert len(shown) == 10
     assert max(np.diff(shown)) <= count // 10 + 2  # evenly spread
-    assert sheet.picture.width < 1700
+    assert sheet.image.width < 1700
 
 
 def test_of_many_domains_some():
@@ -63,7 +63,7 @@ def test_empty_classes_and_damaged_images():
     opened = dataset(["photo"], ["dog", "cat"], images=2, broken=("0-1",))
     none = Domain("art", tuple(e for e in opened.domains["photo"].examples if e.label == 1), Counting())
     sheet = contact_sheet(DomainDataset("set", opened.classes, {**opened.domains, "art": none}, ""))
-    assert sheet.damaged == {"photo/0-1": "broken"}
+    assert sheet.unreadable == {"photo/0-1": "broken"}
     assert (0xB3, 0x26, 0x1E) in colors(sheet)
 
 
@@ -73,7 +73,7 @@ def test_names_of_all_kinds(monkeypatch, without_fonts):
         monkeypatch.setattr(module, "_FONTS", ())
     strange = ["große Katze", "猫", "кот", "e\u0301", "x" * 300, "a_" * 200, "new\nline", "no\udcfftext", "[b]", " "]
     sheet = contact_sheet(dataset(strange, strange, images=1))
-    assert sheet.picture.width < 2000
+    assert sheet.image.width < 2000
     pen = module._Pen(strange)
     for name in strange:
         lines = pen.lines(name, 96)
@@ -89,7 +89,7 @@ def test_saved_as_png(tmp_path):
     sheet.save(tmp_path / "new" / "sheet.png")
     with Image.open(tmp_path / "new" / "sheet.png") as saved:
         assert saved.format == "PNG"
-        assert saved.size == sheet.picture.size
+        assert saved.size == sheet.image.size
     (tmp_path / "file").touch()
-    with pytest.raises(BadFile, match="cannot make the folder"):
+    with pytest.raises(BadFile, match="Cannot create the folder"):
         sheet.save(tmp_path / "file" / "sheet.png")

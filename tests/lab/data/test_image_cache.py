@@ -163,13 +163,13 @@ def test_damaged_caches_and_places_that_cannot_be_written(tmp_path):
     DomainImages(plain_domain(), squashed(8)).cache(tmp_path / "cache")
     (place,) = (tmp_path / "cache").iterdir()
     (place / "pixels.npy").write_bytes(b"half")
-    with pytest.raises(BadFile, match="is damaged .*delete this folder"):
+    with pytest.raises(BadFile, match="is corrupt .*delete this folder"):
         DomainImages(plain_domain(), squashed(8)).cache(tmp_path / "cache")
     (place / "index.json").unlink()
-    with pytest.raises(BadFile, match="is damaged .*delete this folder"):
+    with pytest.raises(BadFile, match="is corrupt .*delete this folder"):
         DomainImages(plain_domain(), squashed(8)).cache(tmp_path / "cache")
     (tmp_path / "file").touch()
-    with pytest.raises(BadFile, match="cannot write the image cache .*--no-cache"):
+    with pytest.raises(BadFile, match="Cannot write the image cache .*--no-cache"):
         DomainImages(plain_domain(), squashed(8)).cache(tmp_path / "file")
 
 

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.data.image_folder import FileReader, SplitFolders, for_testing, read_tree, with_lists
+from domainadaptor.lab.data.image_folder import FileReader, SplitFolders, for_testing, read_image_folders, with_lists
 from domainadaptor.lab.data.sets.folders import folders
 from tests.lab.data.trees import names, picture, plant
 
@@ -14,7 +14,7 @@ SPLIT = SplitFolders({"train": "train", "crossval": "val", "test": "test"}, copi
 
 
 def read(root, *domains, classes=None, **more):
-    return read_tree("pets", {name: root / name for name in domains}, 0, classes, **more)
+    return read_image_folders("pets", {name: root / name for name in domains}, 0, classes, **more)
 
 
 def test_names_of_all_kinds(tmp_path):
@@ -106,7 +106,7 @@ def test_unknown_and_absent_classes(tmp_path):
 @pytest.mark.parametrize(("one", "other"), [("Dog", "dog"), ("café", unicodedata.normalize("NFD", "café"))])
 def test_one_class_in_two_spellings(tmp_path, one, other):
     plant(tmp_path, f"photo/{one}", f"sketch/{other}")
-    with pytest.raises(BadFile, match="differ only in how they are written"):
+    with pytest.raises(BadFile, match="differ only in spelling"):
         read(tmp_path, "photo", "sketch")
 
 
@@ -197,7 +197,7 @@ def test_lists_that_do_not_fit(tmp_path):
         listed(tmp_path, "photo/cat/0.png 1\n", "photo/dog/0.png 1\n")
     with pytest.raises(BadFile, match=r"labels \[2\] belong to no class"):
         listed(tmp_path, "photo/cat/0.png 2\n", "photo/dog/0.png 1\n")
-    with pytest.raises(BadFile, match="none of 2 images in the lists of photo is on disk, as photo/x/0.png"):
+    with pytest.raises(BadFile, match="none of the 2 images in the lists of photo is on disk, such as photo/x/0.png"):
         listed(tmp_path, "photo/x/0.png 0\n", "photo/x/1.png 1\n")
 
 

@@ -101,9 +101,9 @@ def test_images_that_cannot_be_read(untouched):
     batches = [seen(batch.images) for step in made.epoch(0) for batch in step]
     assert [len(batch) for batch in batches] == [4, 4, 4]
     assert {n for batch in batches for n in batch} == {0, *range(3, 12)}
-    with pytest.raises(BadFile, match="none of the training images of 'd0' can be read"):
+    with pytest.raises(BadFile, match="None of the training images of 'd0' can be read"):
         list(TrainingBatches(sources(2, broken=(0, 1)), BARE, 2, seed=0).epoch(0))
-    with pytest.raises(BadFile, match="'d0' has no images to train on"):
+    with pytest.raises(BadFile, match="'d0' has no training images"):
         TrainingBatches(sources(2, val=(0, 1)), BARE, 2, seed=0)
 
 

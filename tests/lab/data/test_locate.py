@@ -35,8 +35,8 @@ def test_what_is_missing_is_explained(tmp_path):
     with pytest.raises(BadFile) as caught:
         find(tmp_path)
     said = str(caught.value)
-    assert f"no Pets in {str(tmp_path)!r}: looked there and in 'pets', 'pets/images' below it" in said
-    assert f"Nearest is {str(tmp_path / 'pets')!r}: it has photo/, and lacks real_world" in said
+    assert f"No Pets in {str(tmp_path)!r} or below it in 'pets', 'pets/images'" in said
+    assert f"The closest match is {str(tmp_path / 'pets')!r}: it has photo/, and lacks real_world" in said
     assert "Expected 2 domain folders: photo (photo); real_world (Real World or real)" in said
     assert "each with 2 class folders: dog, cat" in said
 
@@ -44,7 +44,7 @@ def test_what_is_missing_is_explained(tmp_path):
 def test_the_deepest_of_equal_places_is_nearest(tmp_path):
     plant(tmp_path, "pets/images/fotos/dog")
     with pytest.raises(
-        BadFile, match=f"Nearest is '{tmp_path}/pets/images': it has fotos/, and lacks photo, real_world"
+        BadFile, match=f"The closest match is '{tmp_path}/pets/images': it has fotos/, and lacks photo, real_world"
     ):
         find(tmp_path)
 
@@ -55,21 +55,21 @@ def test_the_deepest_of_equal_places_is_nearest(tmp_path):
 )
 def test_one_domain_too_deep(tmp_path, given, hint):
     plant(tmp_path, "pets/photo/dog", "pets/real/dog")
-    with pytest.raises(BadFile, match=f"This looks like {hint}: give '{tmp_path}/pets' instead"):
+    with pytest.raises(BadFile, match=f"This looks like {hint}: pass '{tmp_path}/pets' instead"):
         find(tmp_path / given)
 
 
 def test_folders_that_are_classes(tmp_path):
     plant(tmp_path, "mine/dog", "mine/cat")
-    with pytest.raises(BadFile, match=f"Its folders are classes.*give '{tmp_path}' instead"):
+    with pytest.raises(BadFile, match=f"Its folders are classes.*pass '{tmp_path}' instead"):
         find(tmp_path / "mine")
 
 
 def test_the_root(tmp_path, monkeypatch):
     monkeypatch.delenv("DOMAINADAPTOR_DATA", raising=False)
-    with pytest.raises(BadFile, match="where is the data"):
+    with pytest.raises(BadFile, match="No data directory: pass --root or set DOMAINADAPTOR_DATA"):
         data_root(None)
-    with pytest.raises(BadFile, match="no folder at"):
+    with pytest.raises(BadFile, match="No folder '"):
         data_root(tmp_path / "none")
     monkeypatch.setenv("DOMAINADAPTOR_DATA", str(tmp_path))
     assert data_root(None) == tmp_path

@@ -1,6 +1,6 @@
 import torch
 
-from domainadaptor.lab.data.digits import STYLES, Digits, load_digits
+from domainadaptor.lab.data.sets.digits import STYLES, Digits, load_digits
 from domainadaptor.lab.demo import network as training
 from domainadaptor.lab.demo import run
 from domainadaptor.lab.demo.picture import draw

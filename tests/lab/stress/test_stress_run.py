@@ -7,10 +7,10 @@ from PIL import Image
 
 import domainadaptor as da
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.lab.data.digits import CLASSES
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.registry import open_dataset
+from domainadaptor.lab.data.sets.digits import CLASSES
 from domainadaptor.lab.stress.chart import draw
 from domainadaptor.lab.stress.gather import gather
 from domainadaptor.lab.stress.streams import Labeled, Pool, stream

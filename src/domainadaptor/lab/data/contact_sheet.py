@@ -61,9 +61,7 @@ def contact_sheet(dataset: DomainDataset) -> ContactSheet:
     left = 2 * _MARGIN + max(map(pen.width, ["100,000 images", *(line for lines in names for line in lines)]))
     width = max(left + len(labels) * (column_width + _MARGIN), 560)
     shows = _shows(dataset, len(labels), len(domains), each)
-    heading = (
-        f"{dataset.name}: {len(dataset.domains)} domains, {len(dataset.classes)} classes, {len(dataset):,} images"
-    )
+    heading = f"{dataset.name}: {len(dataset.domains)} domains, {len(dataset.classes)} classes, {len(dataset):,} images"
     header = [line for text in (heading, f"Shown: {shows}") for line in pen.lines(text, width - 2 * _MARGIN)]
     top = _MARGIN + _LINE * (len(header) + 1 + max(map(len, titles)))
     image = Image.new("RGB", (width, top + len(domains) * (_SIDE + _MARGIN)), _PAPER)

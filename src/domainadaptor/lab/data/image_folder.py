@@ -111,7 +111,9 @@ def read_image_folders(
     drawn = published is None or "val" not in published.parts.values()
     tested = published.tested if published else "all"
     built = {
-        domain: Domain(domain, scan.examples(domain, known, seed if drawn else None), FileReader(domains[domain]), tested)
+        domain: Domain(
+            domain, scan.examples(domain, known, seed if drawn else None), FileReader(domains[domain]), tested
+        )
         for domain, scan in scans.items()
     }
     return DomainDataset(name, known, built, _split_sentence(published, drawn, seed), _skipped(scans, filled))

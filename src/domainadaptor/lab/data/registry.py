@@ -11,11 +11,11 @@ _SETS = "domainadaptor.lab.data.sets"
 
 
 def open_dataset(name: str, root: Path | None = None, /, **options: object) -> DomainDataset:
-    """The data set of that name, below a root folder.
+    """Open the data set of that name below a root folder.
 
     Raises:
         BadOption: There is no such data set or option.
-        BadFile: It is not there, or not as expected.
+        BadFile: Its files are missing or not as expected.
     """
     function = registry.find(_SETS, "data set", name)
     opened = function(root, **coerce_options(function, options, name))
@@ -24,12 +24,12 @@ def open_dataset(name: str, root: Path | None = None, /, **options: object) -> D
 
 
 def datasets() -> dict[str, str]:
-    """Every data set, name -> one sentence."""
+    """Return every data set, name -> one sentence."""
     return {name: registry.sentence(function) for name, function in registry.table(_SETS).items()}
 
 
 def data_options(name: str) -> dict[str, object]:
-    """The options of a data set with their defaults.
+    """Return the options of a data set with their defaults.
 
     Raises:
         BadOption: There is no such data set.
@@ -38,7 +38,7 @@ def data_options(name: str) -> dict[str, object]:
 
 
 def published_images(name: str) -> dict[str, int]:
-    """Images of each domain as the data set was published; empty where nothing was, as for a user's folders.
+    """Return the published number of images per domain; empty for data sets such as a user's folders.
 
     Raises:
         BadOption: There is no such data set.
@@ -48,11 +48,11 @@ def published_images(name: str) -> dict[str, int]:
 
 
 def differs_from_published(name: str, dataset: DomainDataset) -> str:
-    """Which domains of a data set, opened by its name, have another number of images than was published, in words."""
+    """Describe the domains whose number of images differs from the published data set; "" if there are none."""
     numbers = published_images(name)
     other = [
-        f"{own} {len(domain.examples):,} of {numbers[own]:,}"
-        for own, domain in dataset.domains.items()
-        if own in numbers and len(domain.examples) != numbers[own]
+        f"{domain.name} {len(domain.examples):,} of {numbers[domain.name]:,}"
+        for domain in dataset.domains.values()
+        if domain.name in numbers and len(domain.examples) != numbers[domain.name]
     ]
-    return f"not as many images of {name} as were published: {', '.join(other)}" if other else ""
+    return f"numbers of images differ from the published {name}: {', '.join(other)}" if other else ""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import domainadaptor
-from domainadaptor.lab.data.digits import CLASSES, STYLES, Digits, load_digits, render
+from domainadaptor.lab.data.sets.digits import CLASSES, STYLES, Digits, load_digits, render
 from domainadaptor.lab.demo.network import SmallResNet, steps, train
 
 Progress = Callable[[str], None]

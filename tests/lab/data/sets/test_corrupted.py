@@ -52,7 +52,7 @@ def test_sizes_and_names(root):
 
 def test_nothing_to_train_on(root):
     clean = DomainImages(open_dataset("corrupted", root).domains["clean"], squashed(8))
-    with pytest.raises(BadFile, match="domain 'clean' has no images to train on: they are all for"):
+    with pytest.raises(BadFile, match="Domain 'clean' has no training images: all of them are for"):
         TrainingBatches([clean], squashed(8), 2, 0)
 
 

@@ -18,21 +18,21 @@ def test_any_names(tmp_path, monkeypatch):
 
 def test_one_folder_too_deep(tmp_path):
     plant(tmp_path, "photo/dog", "photo/cat")
-    with pytest.raises(BadFile, match=r"the 2 folders of .* \(cat, dog\) have no folders in them.*Are they classes\?"):
+    with pytest.raises(BadFile, match=r"The folders of .* \(cat, dog\) contain no folders: .*If they are classes"):
         open_dataset("folders", tmp_path / "photo")
 
 
 def test_one_folder_too_high(tmp_path):
     plant(tmp_path, "pets/photo/dog", "pets/sketch/dog")
-    with pytest.raises(BadFile, match=f"one folder too high: .*has no images, but dog/; .*Give '{tmp_path}/pets'"):
+    with pytest.raises(BadFile, match=f"one level too high: .*has no images, but dog/; .*Pass '{tmp_path}/pets'"):
         open_dataset("folders", tmp_path)
 
 
 def test_folders_that_are_no_domains(tmp_path):
     plant(tmp_path, "photo/dog", "scripts")
-    with pytest.raises(BadFile, match="scripts' has no class folders, but 0.png, 1.png, 2.png: .*move away"):
+    with pytest.raises(BadFile, match="scripts' has no class folders, but 0.png, 1.png, 2.png: .*move other"):
         open_dataset("folders", tmp_path)
-    with pytest.raises(BadFile, match="no folders in .*, which has 0.png"):
+    with pytest.raises(BadFile, match="No folders in .*, which has 0.png"):
         open_dataset("folders", tmp_path / "photo" / "dog")
 
 
@@ -44,7 +44,7 @@ def test_folders_between_domain_and_classes_are_the_split(tmp_path):
     assert {e.name.partition("/")[0] for e in found.domain("a").select("val")} == {"val"}
     assert len(found.domain("a").select("test")) == 12
     plant(root, "c/x")
-    with pytest.raises(BadFile, match=r"a' is split into Train/, val/, but .*c' has x/: expected .* in all domains"):
+    with pytest.raises(BadFile, match=r"a' is split into Train/, val/, but .*c' has x/: expected .* everywhere"):
         open_dataset("folders", root)
 
 
@@ -70,7 +70,7 @@ def test_a_part_of_a_split_that_is_not_known(tmp_path):
     root = plant(
         tmp_path / "VLCS", *(f"{d}/{part}/{kind}" for d in ("CALTECH", "SUN") for part in parts for kind in "01")
     )
-    said = "CALTECH' seems to be split into crossval, test, train, but 'full' beside them .* is the set `vlcs`"
+    said = "CALTECH' seems to be split into crossval, test, train, but 'full' is not part.* `vlcs`"
     with pytest.raises(BadFile, match=said):
         open_dataset("folders", root)
 

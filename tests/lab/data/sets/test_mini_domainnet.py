@@ -83,5 +83,5 @@ def test_lists_that_are_no_split(tmp_path):
     write_lists(folder)
     for domain in DOMAINS:
         (folder / f"{domain}_train.txt").write_text((folder / f"{domain}_test.txt").read_text())
-    with pytest.raises(BadFile, match="which is no split"):
+    with pytest.raises(BadFile, match="they are not a split"):
         open_dataset("mini-domainnet", tmp_path)

@@ -66,7 +66,7 @@ def test_other_names_of_the_domains_and_classes(tmp_path):
 
 def test_the_wrong_level_and_the_wrong_set(tmp_path):
     build(tmp_path, "PACS")
-    with pytest.raises(BadFile, match=f"looks like its domain photo: give '{tmp_path}/PACS' instead"):
+    with pytest.raises(BadFile, match=f"looks like its domain photo: pass '{tmp_path}/PACS' instead"):
         open_dataset("pacs", tmp_path / "PACS" / "photo")
     plant(tmp_path, "PACS/photo/zebra")
     with pytest.raises(BadFile, match="zebra' is none of its 7 classes"):

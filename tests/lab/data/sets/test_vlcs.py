@@ -53,7 +53,7 @@ def test_domainbed(tmp_path):
     assert found.domains["pascal"].read.folder.name == "VOC2007"
     assert "drawn with seed 0" in found.splits
     assert all(len(domain.select("val")) == 5 for domain in found.domains.values())
-    with pytest.raises(BadOption, match="folders train, crossval and test are not there"):
+    with pytest.raises(BadOption, match="folders train, crossval and test do not exist"):
         open_dataset("vlcs", tmp_path, tested="test")
 
 
@@ -62,7 +62,7 @@ def test_full_alone(tmp_path):
     assert found.counts() == {name: dict.fromkeys(CLASSES, 4) for name in NAMES}
     assert "drawn with seed 0" in found.splits
     assert all(len(domain.select("val")) == 5 for domain in found.domains.values())
-    with pytest.raises(BadOption, match="folders train, crossval and test are not there"):
+    with pytest.raises(BadOption, match="folders train, crossval and test do not exist"):
         open_dataset("vlcs", tmp_path, tested="test")
 
 

@@ -1,9 +1,9 @@
-"""The fifteen common corruptions of Hendrycks and Dietterich (ICLR 2019), for pictures of any size.
+"""The fifteen common corruptions of Hendrycks and Dietterich (ICLR 2019), for images of any size.
 
 Fourteen are the published ones, with the published constants of CIFAR-10-C and of ImageNet-C: the same formulas and the
-same distributions, though not the same random numbers. Frost is not: the original lays photographs of frost over the
-picture, and this library ships none, so ice crystals are drawn instead. The files of ImageNet-C were also stored as
-JPEG of quality 85 after each corruption, which is not done here.
+same distributions, but other random numbers. Frost differs: the original blends in photographs of frost, which this
+library does not ship, so it draws ice crystals. The files of ImageNet-C were also saved as JPEG of quality 85, which
+is not done here.
 """
 
 from collections.abc import Callable
@@ -13,17 +13,17 @@ import numpy as np
 from PIL import Image
 
 from domainadaptor.errors import BadOption
-from domainadaptor.lab.data.corruptions import blur, digital, noise, weather
+from domainadaptor.lab.data.corruptions import blur, digital, weather
 from domainadaptor.lab.data.corruptions.levels import LEVELS
-from domainadaptor.lab.data.corruptions.pixels import Pixels, to_picture, to_pixels
+from domainadaptor.lab.data.corruptions.pixels import PixelArray, to_array, to_image
 from domainadaptor.options import check_choice, check_count
 
 __all__ = ["CORRUPTIONS", "corrupt"]
 
-_FUNCTIONS: dict[str, Callable[..., Pixels]] = {
-    "gaussian_noise": noise.gaussian_noise,
-    "shot_noise": noise.shot_noise,
-    "impulse_noise": noise.impulse_noise,
+_FUNCTIONS: dict[str, Callable[..., PixelArray]] = {
+    "gaussian_noise": digital.gaussian_noise,
+    "shot_noise": digital.shot_noise,
+    "impulse_noise": digital.impulse_noise,
     "defocus_blur": blur.defocus_blur,
     "glass_blur": blur.glass_blur,
     "motion_blur": blur.motion_blur,
@@ -49,18 +49,18 @@ def corrupt(
     constants: Literal["cifar", "imagenet"] = "imagenet",
     seed: int = 0,
 ) -> Image.Image:
-    """A corrupted copy of an RGB picture, of the same size.
+    """Return a corrupted copy of an RGB image, of the same size.
 
     Args:
-        image: The picture; it stays as it is.
+        image: The image; it is not modified.
         name: One of `CORRUPTIONS`.
-        severity: From 1, the mildest, to 5.
-        constants: Those of CIFAR-10-C, made for 32 by 32 pixels, or of ImageNet-C, made for 224 by 224. Lengths are in
-            pixels, except those of `elastic_transform` and `pixelate`, which are shares of the picture's size.
-        seed: The same seed gives the same pixels; no other random state is read or changed.
+        severity: 1 (mildest) to 5.
+        constants: Those of CIFAR-10-C, for 32x32 pixels, or of ImageNet-C, for 224x224. Lengths are in pixels; those of
+            `elastic_transform` and `pixelate` are shares of the image's size.
+        seed: The same seed gives the same pixels; no global random state is used.
 
     Raises:
-        BadOption: An option is not known, or the picture is empty or not RGB.
+        BadOption: An option is unknown, or the image is empty or not RGB.
     """
     check_choice("name", name, CORRUPTIONS)
     check_choice("constants", constants, LEVELS)
@@ -73,4 +73,4 @@ def corrupt(
             "image.convert('RGB') changes the mode"
         )
     level = LEVELS[constants][name][severity - 1]
-    return to_picture(_FUNCTIONS[name](to_pixels(image), np.random.default_rng(seed), *level))
+    return to_image(_FUNCTIONS[name](to_array(image), np.random.default_rng(seed), *level))

@@ -1,4 +1,4 @@
-"""Blur: out of focus, behind frosted glass, of a moving camera, of a zooming one."""
+"""Blur: defocus, frosted glass, motion, zoom."""
 
 import math
 from typing import Literal
@@ -9,17 +9,17 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch.nn.functional import interpolate
 
-from domainadaptor.lab.data.corruptions.pixels import Pixels, to_bytes
+from domainadaptor.lab.data.corruptions.pixels import PixelArray, to_bytes
 
 
-def defocus_blur(pixels: Pixels, rng: Generator, radius: float, softness: float) -> Pixels:
-    """Spreads every pixel over a disk with a soft edge."""
+def defocus_blur(pixels: PixelArray, rng: Generator, radius: float, softness: float) -> PixelArray:
+    """Spread every pixel over a disk with a soft edge."""
     return _filter(pixels, _disk(radius, softness), "reflect")
 
 
-def glass_blur(pixels: Pixels, rng: Generator, sigma: float, reach: int, rounds: int) -> Pixels:
-    """Blurs, lets pixels take the color of one nearby, and blurs again."""
-    # Four deviations each way, as scikit-image does.
+def glass_blur(pixels: PixelArray, rng: Generator, sigma: float, reach: int, rounds: int) -> PixelArray:
+    """Blur, replace pixels by nearby ones, and blur again."""
+    # Four standard deviations on each side, as in scikit-image.
     line = gaussian_weights(sigma, int(4 * sigma + 0.5))
     kernel = np.outer(line, line)
     # In eight bits, because the published program shuffles bytes.
@@ -29,14 +29,14 @@ def glass_blur(pixels: Pixels, rng: Generator, sigma: float, reach: int, rounds:
     return _filter(shuffled, kernel, "edge")
 
 
-def motion_blur(pixels: Pixels, rng: Generator, radius: int, sigma: float) -> Pixels:
-    """Smears in a random direction, at most 45 degrees from the horizontal."""
+def motion_blur(pixels: PixelArray, rng: Generator, radius: int, sigma: float) -> PixelArray:
+    """Smear in a random direction, at most 45 degrees from the horizontal."""
     return smear(pixels, radius, sigma, rng.uniform(-45, 45))
 
 
-def zoom_blur(pixels: Pixels, rng: Generator, stop: float, step: float) -> Pixels:
-    """The mean of the picture and of enlargements of its middle."""
-    # arange with a step that is no binary fraction sometimes includes the end; the published pictures were made so.
+def zoom_blur(pixels: PixelArray, rng: Generator, stop: float, step: float) -> PixelArray:
+    """Average the image and enlargements of its center."""
+    # arange with such a step sometimes includes the end; the published images were made like this.
     factors = np.arange(1, stop, step)
     total = pixels.copy()
     for factor in factors:
@@ -44,8 +44,8 @@ def zoom_blur(pixels: Pixels, rng: Generator, stop: float, step: float) -> Pixel
     return np.asarray(total / (len(factors) + 1))
 
 
-def smear(pixels: Pixels, radius: int, sigma: float, angle: float) -> Pixels:
-    """Half a Gaussian along a line, as ImageMagick blurs by motion: in whole pixels, rounded to eight bits."""
+def smear(pixels: PixelArray, radius: int, sigma: float, angle: float) -> PixelArray:
+    """Filter with half a Gaussian along a line, as ImageMagick does: in whole pixels, rounded to eight bits."""
     weights = np.exp(-(np.arange(2 * radius + 1) ** 2) / (2 * sigma**2))
     weights /= weights.sum()
     turn = math.radians(angle)
@@ -60,8 +60,8 @@ def smear(pixels: Pixels, radius: int, sigma: float, angle: float) -> Pixels:
     return np.asarray(np.rint(smeared * 255) / 255)
 
 
-def enlarge(pixels: Pixels, factor: float) -> Pixels:
-    """The middle of a picture enlarged to the size of the whole, by linear interpolation between corner pixels."""
+def enlarge(pixels: PixelArray, factor: float) -> PixelArray:
+    """Enlarge the center of an image to its full size, by bilinear interpolation with aligned corners."""
     height, width = pixels.shape[:2]
     rows, columns = math.ceil(height / factor), math.ceil(width / factor)
     planes = torch.from_numpy(_middle(pixels, rows, columns).reshape(rows, columns, -1)).permute(2, 0, 1)
@@ -70,13 +70,13 @@ def enlarge(pixels: Pixels, factor: float) -> Pixels:
     return _middle(larger.permute(1, 2, 0).numpy(), height, width).reshape(pixels.shape)
 
 
-def gaussian_weights(sigma: float, radius: int) -> Pixels:
-    """The weights of a Gaussian filter, from -radius to radius."""
+def gaussian_weights(sigma: float, radius: int) -> PixelArray:
+    """Return the weights of a Gaussian filter, from -radius to radius."""
     weights = np.exp(-(np.arange(-radius, radius + 1) ** 2) / (2 * sigma**2))
     return np.asarray(weights / weights.sum())
 
 
-def _disk(radius: float, softness: float) -> Pixels:
+def _disk(radius: float, softness: float) -> PixelArray:
     extent = int(max(radius, 8))
     line = np.arange(-extent, extent + 1)
     disk = (line[:, None] ** 2 + line**2 <= radius**2).astype(np.float64)
@@ -84,19 +84,19 @@ def _disk(radius: float, softness: float) -> Pixels:
     return _filter(disk / disk.sum(), np.outer(soft, soft), "reflect")
 
 
-def _middle(pixels: Pixels, height: int, width: int) -> Pixels:
+def _middle(pixels: PixelArray, height: int, width: int) -> PixelArray:
     top, left = (pixels.shape[0] - height) // 2, (pixels.shape[1] - width) // 2
     return pixels[top : top + height, left : left + width]
 
 
-def _filter(pixels: Pixels, kernel: Pixels, edge: Literal["edge", "reflect"]) -> Pixels:
-    """Convolution with a kernel of odd sides, by Fourier transform: large disks cost no more than small ones."""
+def _filter(pixels: PixelArray, kernel: PixelArray, edge: Literal["edge", "reflect"]) -> PixelArray:
+    """Convolve with a kernel of odd size, by Fourier transform: large disks cost no more than small ones."""
     rows, columns = kernel.shape
     padded = _pad(pixels, rows // 2, columns // 2, edge)
     size = padded.shape[:2]
     spectrum = np.fft.rfft2(kernel, size)
-    # One color at a time, for spectra of large pictures take a lot of memory. The product is circular: the first rows
-    # and columns hold what came around.
+    # One channel at a time, since spectra of large images need a lot of memory. The convolution is circular: the first
+    # rows and columns wrap around.
     colors = [
         np.fft.irfft2(np.fft.rfft2(color) * spectrum, size)[rows - 1 :, columns - 1 :]
         for color in padded.reshape(*size, -1).transpose(2, 0, 1)
@@ -104,17 +104,17 @@ def _filter(pixels: Pixels, kernel: Pixels, edge: Literal["edge", "reflect"]) ->
     return np.stack(colors, -1).reshape(pixels.shape)
 
 
-def _pad(pixels: Pixels, rows: int, columns: int, edge: Literal["edge", "reflect"]) -> Pixels:
+def _pad(pixels: PixelArray, rows: int, columns: int, edge: Literal["edge", "reflect"]) -> PixelArray:
     border = [(rows, rows), (columns, columns)] + [(0, 0)] * (pixels.ndim - 2)
     return np.asarray(np.pad(pixels, border, mode=edge))
 
 
-def _take_from_nearby(pixels: Pixels, rng: Generator, reach: int) -> Pixels:
-    """One round of the published loop at once, with the same outcome for the same draws.
+def _take_from_nearby(pixels: PixelArray, rng: Generator, reach: int) -> PixelArray:
+    """Do one round of the published loop at once, with the same result for the same random numbers.
 
-    The loop goes from the last pixel to the first and means to swap each with one nearby, but its swap of two views
-    only copies the other pixel here. So a pixel gets the color that the other one has by then: its old one if the loop
-    is not there yet, otherwise what that one got, and so on along a chain.
+    The loop goes from the last pixel to the first and is meant to swap each with a nearby one, but swapping two views
+    only copies the other pixel. A pixel gets the color that the other one has at that time: its old color if the loop
+    has not reached it, otherwise the color that it was given, and so on along a chain.
     """
     height, width = pixels.shape[:2]
     y, x = np.meshgrid(np.arange(reach + 1, height - reach + 1), np.arange(reach + 1, width - reach + 1), indexing="ij")

@@ -19,7 +19,7 @@ _CIFAR: Levels = {
         (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85),
         (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8),
     ),
-    # The third number is the scale of the photographs, here of the drawn crystals.
+    # The third number scales the photographs; here the drawn crystals.
     "frost": ((1, 0.2, 0.2), (1, 0.3, 0.2), (0.9, 0.4, 0.2), (0.85, 0.4, 0.2), (0.75, 0.45, 0.2)),
     "fog": ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
     "brightness": ((0.05,), (0.1,), (0.15,), (0.2,), (0.3,)),
@@ -29,7 +29,7 @@ _CIFAR: Levels = {
     "jpeg_compression": ((80,), (65,), (58,), (50,), (40,)),
 }
 
-# The published program multiplies by 244 where the pictures have 224 pixels.
+# The published program multiplies by 244, although the images have 224 pixels.
 _SIDE = 244 / 224
 
 _IMAGENET: Levels = {

@@ -11,7 +11,7 @@ from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.corrupted import CLEAN, check_severity, with_corruptions
 from domainadaptor.lab.data.corruptions import CORRUPTIONS
 from domainadaptor.lab.data.domains import Domain, DomainDataset, Example
-from domainadaptor.lab.data.image_folder import TESTING, for_testing, read_tree
+from domainadaptor.lab.data.image_folder import TEST_ONLY, for_testing, read_image_folders
 from domainadaptor.lab.data.locate import data_root, descend, find_folder, folders_in, listing
 from domainadaptor.options import check_count
 
@@ -21,39 +21,36 @@ _CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hor
 _ARRAYS = ("", "CIFAR-10-C", "CIFAR10-C")
 _IMAGES = ("cifar10-jpeg/test", "cifar10/test", "test", "")
 _SEVERITIES = 5
-_ZIP = b"PK"  # what such an archive begins with
+_ZIP = b"PK"  # the first bytes of a zip archive
 IMAGES = dict.fromkeys((CLEAN, *CORRUPTIONS), 10_000)
 
 
 @dataclass(frozen=True)
 class _ArrayReader:
-    """Reads images out of a published file, which stays on disk."""
+    """Reads images from a published file without loading it completely."""
 
     path: Path
 
     def __call__(self, name: str) -> Image.Image:
-        """The image of that number."""
         return Image.fromarray(np.array(_array(self.path, self.stamp(name))[int(name)]))
 
     def check(self, name: str) -> None:
-        """Nothing: the file's header was looked at when the data set was opened."""
+        """Do nothing: the file's header was checked when the data set was opened."""
 
     def stamp(self, name: str) -> str:
-        """Size of the file and time of its last change."""
-        seen = self.path.stat()
-        return f"{seen.st_size}-{seen.st_mtime_ns}"
+        status = self.path.stat()
+        return f"{status.st_size}-{status.st_mtime_ns}"
 
     def mark(self, name: str) -> str:
-        """Name of the file, of which there is one."""
         return self.path.name
 
 
 def cifar10_c(root: Path | None = None, *, severity: int = 5, seed: int = 0) -> DomainDataset:
     """CIFAR-10-C: CIFAR-10's test images under fifteen corruptions: noise, blur, weather and more.
 
-    The published files are read where they are there (labels.npy, fog.npy and so on). Otherwise the corruptions are
-    made from the test images as files, cifar10-jpeg/test/<class>/ or cifar10/test/<class>/: the same formulas and
-    constants, not the same random numbers, and drawn frost. The domain "clean" is there where these files are.
+    The published files (labels.npy, fog.npy and so on) are used if they exist. Otherwise the corruptions are computed
+    from the test images in cifar10-jpeg/test/<class>/ or cifar10/test/<class>/: with the same formulas and constants,
+    but other random numbers and drawn frost. The domain "clean" exists if these image files do.
 
     Args:
         root: The folder that holds it.
@@ -69,22 +66,24 @@ def cifar10_c(root: Path | None = None, *, severity: int = 5, seed: int = 0) -> 
     if arrays is not None:
         published = {corruption: _published(arrays, corruption, severity) for corruption in CORRUPTIONS}
         domains = ({CLEAN: clean.domains[CLEAN]} if clean else {}) | published
-        return DomainDataset(name, _CLASSES, domains, f"{TESTING}; the published files", clean.skipped if clean else {})
+        return DomainDataset(
+            name, _CLASSES, domains, f"{TEST_ONLY}; the published files", clean.skipped if clean else {}
+        )
     if clean is None:
         raise BadFile(
-            f"no CIFAR-10-C in {str(base)!r}, which has {listing(base)}: expected labels.npy and {len(CORRUPTIONS)} "
-            f"files as fog.npy, there or in CIFAR-10-C; or CIFAR-10's test images in one of "
+            f"No CIFAR-10-C in {str(base)!r}, which has {listing(base)}: expected labels.npy and {len(CORRUPTIONS)} "
+            f"files such as fog.npy, there or in CIFAR-10-C; or CIFAR-10's test images in one of "
             f"{', '.join(f'{place}/<class>/' for place in _IMAGES if place)}, with the classes {', '.join(_CLASSES)}"
         )
     made = with_corruptions(clean.domains[CLEAN], clean.domains[CLEAN].read, severity, "cifar", seed)
-    return DomainDataset(name, _CLASSES, made, f"{TESTING}; corrupted here, with seed {seed}", clean.skipped)
+    return DomainDataset(name, _CLASSES, made, f"{TEST_ONLY}; corrupted here, with seed {seed}", clean.skipped)
 
 
 def _clean(root: Path) -> DomainDataset | None:
     for name in _IMAGES:
         place = descend(root, name)
         if place and len(folders_in(place)) == len(_CLASSES) and all(find_folder(place, [kind]) for kind in _CLASSES):
-            return for_testing(read_tree("cifar10-c", {CLEAN: place}, 0, _CLASSES))
+            return for_testing(read_image_folders("cifar10-c", {CLEAN: place}, 0, _CLASSES))
     return None
 
 
@@ -115,16 +114,16 @@ def _published(folder: Path, corruption: str, severity: int) -> Domain:
 
 @lru_cache(maxsize=2 * len(CORRUPTIONS))
 def _array(path: Path, stamp: str) -> np.ndarray:
-    """The file's images, mapped into memory: pages come when they are looked at, and go again."""
+    """Return the file's images as a memory map, which loads pages on demand."""
     return _load(path)
 
 
 def _load(path: Path) -> np.ndarray:
     try:
         with path.open("rb") as file:
-            if file.read(len(_ZIP)) == _ZIP:  # which numpy opens as something else than an array
+            if file.read(len(_ZIP)) == _ZIP:  # which numpy does not open as an array
                 raise ValueError("it is a zip archive; unpack it")
         loaded: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise BadFile(f"{str(path)!r} is not a whole .npy file: {error}") from error
+        raise BadFile(f"{str(path)!r} is not a complete .npy file: {error}") from error
     return loaded

@@ -1,4 +1,4 @@
-"""Any folder of test images under the fifteen common corruptions, as ImageNet-C was made."""
+"""Any folder of test images with the fifteen common corruptions, made like ImageNet-C."""
 
 from pathlib import Path
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.corrupted import CLEAN, FittedReader, check_severity, with_corruptions
 from domainadaptor.lab.data.domains import DomainDataset
-from domainadaptor.lab.data.image_folder import for_testing, read_tree
+from domainadaptor.lab.data.image_folder import for_testing, read_image_folders
 from domainadaptor.lab.data.locate import data_root, folders_in, listing, only_folders
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.options import check_choice, check_count
@@ -22,7 +22,7 @@ def corrupted(
     size: int | None = None,
     seed: int = 0,
 ) -> DomainDataset:
-    """Your own test images, root/<class>/images, clean and under fifteen corruptions: noise, blur, weather and more.
+    """Your own test images, root/<class>/images, clean and with fifteen corruptions: noise, blur, weather and more.
 
     Args:
         root: The folder that holds the classes.
@@ -44,8 +44,8 @@ def corrupted(
         raise BadFile(
             f"{str(base)!r} has {listing(base)}: expected {name}/<class>/images, without a folder for the domain"
         )
-    found = for_testing(read_tree(name, {CLEAN: base}, 0))
-    # ImageNet-C's images were cut out of ones with a shorter side of 256; CIFAR's are whole.
+    found = for_testing(read_image_folders(name, {CLEAN: base}, 0))
+    # ImageNet-C's images are crops of images with a shorter side of 256; CIFAR's are not cropped.
     resize = round(side * 256 / 224) if constants == "imagenet" else side
     fitted = FittedReader(found.domains[CLEAN].read, Preprocessing(side, resize))
     domains = with_corruptions(found.domains[CLEAN], fitted, severity, constants, seed)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.domains import DomainDataset, Tested
-from domainadaptor.lab.data.image_folder import read_tree, with_lists
+from domainadaptor.lab.data.image_folder import read_image_folders, with_lists
 from domainadaptor.lab.data.locate import data_root, find_domains
 from domainadaptor.options import check_choice
 
@@ -25,15 +25,15 @@ The_Eiffel_Tower The_Great_Wall_of_China tiger toe train truck umbrella vase wat
 _CLASSES = tuple(_NAMES.split())
 _DOMAINS = {name: (name,) for name in ("clipart", "painting", "real", "sketch")}
 IMAGES = {"clipart": 18_703, "painting": 31_202, "real": 65_609, "sketch": 24_492}
-# DomainNet's folder in Dassl, DomainBed and the authors' program is one name, written differently.
+# The names of DomainNet's folder in Dassl, DomainBed and the authors' program differ only in spelling.
 _PLACES = ("DomainNet", "MiniDomainNet", "DomainNet-126")
 
 
 def mini_domainnet(root: Path | None = None, *, seed: int = 0, tested: str = "all") -> DomainDataset:
     """MiniDomainNet: 126 things as clip art, paintings, photographs and sketches; read from DomainNet's folders.
 
-    With its lists in a folder splits_mini beside the images, those of the test lists validate source domains. Without
-    them these classes of DomainNet are taken whole.
+    With its lists in a folder splits_mini next to the images, the test lists are the validation images of source
+    domains. Without them, all images of these classes of DomainNet are used.
 
     Args:
         root: The folder that holds DomainNet.
@@ -43,15 +43,15 @@ def mini_domainnet(root: Path | None = None, *, seed: int = 0, tested: str = "al
     """
     check_choice("tested", tested, ("all", "test"))
     folders = find_domains("DomainNet", data_root(root), _PLACES, _DOMAINS, _CLASSES)
-    found = read_tree("mini-domainnet", folders, seed, _CLASSES, subset=True)
+    found = read_image_folders("mini-domainnet", folders, seed, _CLASSES, subset=True)
     base = folders["real"].parent
     lists = {d: {"train": f"{d}_train.txt", "val": f"{d}_test.txt"} for d in _DOMAINS}
-    # Not beside the images themselves: lists of these names there are those of all of DomainNet.
-    beside = (base / "splits_mini", base.parent / "splits_mini")
+    # Not next to the images: lists with these names there belong to the complete DomainNet.
+    places = (base / "splits_mini", base.parent / "splits_mini")
     on: Tested = "val" if tested == "test" else "all"
-    listed = with_lists(found, lists, beside, first_label=0, subset=True, tested=on)
+    listed = with_lists(found, lists, places, first_label=0, subset=True, tested=on)
     if listed is not found:
         return listed if tested == "all" else replace(listed, name="mini-domainnet-tested-on-test")
     if tested == "test":
-        raise BadOption("tested='test': there are no lists in splits_mini beside the images; use tested='all'")
+        raise BadOption("tested='test': there are no lists in splits_mini next to the images; use tested='all'")
     return replace(found, splits=f"no lists in splits_mini, so all images of the classes; {found.splits}")

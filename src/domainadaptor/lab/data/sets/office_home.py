@@ -1,9 +1,9 @@
-"""Office-Home: art, clip art, product pictures and photographs; 65 classes. Venkateswara et al., CVPR 2017."""
+"""Office-Home: art, clip art, product images and photographs; 65 classes. Venkateswara et al., CVPR 2017."""
 
 from pathlib import Path
 
 from domainadaptor.lab.data.domains import DomainDataset
-from domainadaptor.lab.data.image_folder import SplitFolders, read_tree
+from domainadaptor.lab.data.image_folder import SplitFolders, read_image_folders
 from domainadaptor.lab.data.locate import data_root, find_domains
 
 __all__ = ["office_home"]
@@ -36,4 +36,4 @@ def office_home(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
         seed: Of the split into training and validation images, where Dassl's folders train and val are not there.
     """
     folders = find_domains("Office-Home", data_root(root), _PLACES, _DOMAINS, _CLASSES)
-    return read_tree("office-home", folders, seed, _CLASSES, split=_SPLIT)
+    return read_image_folders("office-home", folders, seed, _CLASSES, split=_SPLIT)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from domainadaptor.lab.data.domains import DomainDataset
-from domainadaptor.lab.data.image_folder import read_tree, with_lists
+from domainadaptor.lab.data.image_folder import read_image_folders, with_lists
 from domainadaptor.lab.data.locate import data_root, find_domains
 
 __all__ = ["pacs"]
@@ -16,12 +16,12 @@ _DOMAINS = {
     "sketch": ("sketch",),
 }
 IMAGES = {"art_painting": 2048, "cartoon": 2344, "photo": 1670, "sketch": 3929}
-# As in DomainBed, as the authors' README shows, as in Dassl, as published, as on Kaggle, as SagNet's README shows.
+# The layouts of DomainBed, the authors' README, Dassl, the publication, Kaggle and SagNet's README.
 _PLACES = (
     "PACS", "PACS/kfold", "kfold", "PACS/images", "images", "PACS/Raw images/kfold", "Raw images/kfold", "pacs_data",
     "pacs_data/pacs_data", "PACS/images/kfold", "images/kfold",
 )  # fmt: skip
-# Where the lists lie beside the images, in the same layouts.
+# The folders of the lists in these layouts.
 _LISTS = ("", "splits", "pacs_label", "pacs_label/pacs_label", "pacs_split", "Train val splits and h5py files pre-read")
 
 
@@ -33,7 +33,7 @@ def pacs(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
         seed: Of the split into training and validation images, where the published lists are not there.
     """
     folders = find_domains("PACS", data_root(root), _PLACES, _DOMAINS, _CLASSES)
-    found = read_tree("pacs", folders, seed, _CLASSES)
+    found = read_image_folders("pacs", folders, seed, _CLASSES)
     lists = {d: {"train": f"{d}_train_kfold.txt", "val": f"{d}_crossval_kfold.txt"} for d in _DOMAINS}
     base = folders["photo"].parent
     above = (base, base.parent, base.parent.parent)

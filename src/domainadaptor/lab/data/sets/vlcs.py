@@ -5,7 +5,7 @@ from pathlib import Path
 
 from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.domains import DomainDataset
-from domainadaptor.lab.data.image_folder import SplitFolders, read_tree
+from domainadaptor.lab.data.image_folder import SplitFolders, read_image_folders
 from domainadaptor.lab.data.locate import data_root, find_domains, fold, folders_in
 from domainadaptor.options import check_choice
 
@@ -20,15 +20,15 @@ _DOMAINS = {
 }
 IMAGES = {"caltech": 1415, "labelme": 2656, "pascal": 3376, "sun": 3282}
 _NUMBERS = {str(number): kind for number, kind in enumerate(_CLASSES)}
-# `full` holds the images of train and crossval a second time.
+# `full` repeats the images of train and crossval.
 _SPLIT = SplitFolders({"train": "train", "crossval": "val", "test": "test"}, copies=("full",))
 
 
 def vlcs(root: Path | None = None, *, seed: int = 0, tested: str = "all") -> DomainDataset:
     """VLCS: five things in photographs from Caltech, LabelMe, PASCAL VOC and SUN.
 
-    The published folders train, crossval and test are used where they are there: images to train on, to validate with,
-    and neither. Where a domain has nothing but the published folder full, its images are all there are.
+    The published folders train, crossval and test are used if they exist: for training, for validation, and for
+    neither. If a domain has only the published folder full, its images are used.
 
     Args:
         root: The folder that holds it.
@@ -41,9 +41,9 @@ def vlcs(root: Path | None = None, *, seed: int = 0, tested: str = "all") -> Dom
     alone = {domain: inside[0] for domain, folder in folders.items() if len(inside := folders_in(folder)) == 1}
     folders |= {domain: inside for domain, inside in alone.items() if fold(inside.name) in _SPLIT.copies}
     split = replace(_SPLIT, tested="test") if tested == "test" else _SPLIT
-    found = read_tree("vlcs", folders, seed, _CLASSES, aliases=_NUMBERS, split=split)
+    found = read_image_folders("vlcs", folders, seed, _CLASSES, aliases=_NUMBERS, split=split)
     if tested == "all":
         return found
     if any(domain.tested != "test" for domain in found.domains.values()):
-        raise BadOption("tested='test': the published folders train, crossval and test are not there; use tested='all'")
+        raise BadOption("tested='test': the published folders train, crossval and test do not exist; use tested='all'")
     return replace(found, name="vlcs-tested-on-test")

@@ -3,8 +3,8 @@ import pytest
 from PIL import Image
 
 from domainadaptor.errors import BadFile
+from domainadaptor.lab.data.images import FolderImages
 from domainadaptor.lab.data.preprocessing import Preprocessing
-from domainadaptor.lab.data.sample import FolderImages
 
 TO_TENSOR = Preprocessing(8, 8, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)).transform()
 
@@ -35,7 +35,7 @@ def test_all_images_come_once_in_batches(folder):
 
 
 def test_a_seed_chooses(folder):
-    some = [FolderImages(folder, TO_TENSOR, seed=seed, most=5) for seed in (0, 0, 1)]
+    some = [FolderImages(folder, TO_TENSOR, seed=seed, limit=5) for seed in (0, 0, 1)]
     assert [len(images) for images in some] == [5, 5, 5]
     assert len(set(levels(some[0]))) == 5
     assert levels(some[0]) == levels(some[1])
@@ -49,8 +49,8 @@ def test_a_file_that_breaks_off_is_passed_over(folder):
 
 
 def test_nothing_to_take_is_said(tmp_path):
-    with pytest.raises(BadFile, match="no folder at"):
+    with pytest.raises(BadFile, match="No folder '"):
         FolderImages(tmp_path / "none", TO_TENSOR)
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(BadFile, match="none of the 1 files below"):
+    with pytest.raises(BadFile, match="No readable image among the 1 file below"):
         FolderImages(tmp_path, TO_TENSOR)
