@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar, cast
 
 from domainadaptor import option_types, registry
-from domainadaptor.options import OptionInfo, Parameter, coerce_options, docstring_entries, parameters
+from domainadaptor.options import OptionInfo, Parameter, coerce_options, docstring_entries, parameters, parse_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -116,6 +116,32 @@ def method_info(method: str | Callable[..., Any], *, allow_import: bool = False)
     function = registry.find(METHODS, "method", method, allow_import=allow_import)
     name = method if isinstance(method, str) else getattr(function, "__name__", "").replace("_", "-")
     return replace(_inspect(function), name=name)
+
+
+def method_options(
+    method: str | Callable[..., Any], values: Mapping[str, Any], *, text: bool = False, allow_import: bool = False
+) -> dict[str, Any]:
+    """Return options of a method in their declared types; `guard`, which `adapt` takes, is one of them.
+
+    Args:
+        method: A registered name, or a function from a network to an adaptor.
+        values: Options by name.
+        text: Read each value from text, as on a command line.
+        allow_import: Also accept "package.module:function"; only for names that the user typed.
+
+    Raises:
+        BadOption: There is no such method or option, or a value is not allowed.
+    """
+    function = registry.find(METHODS, "method", method, allow_import=allow_import)
+    convert = parse_options if text else coerce_options
+    own = {name: value for name, value in values.items() if name != "guard"}
+    found = convert(function, own, method if isinstance(method, str) else "")
+    if "guard" in values:
+        found |= convert(_of_every_method, {"guard": values["guard"]})
+    return {name: found[name] for name in values}
+
+
+def _of_every_method(*, guard: bool = False) -> None: ...
 
 
 def _inspect(function: Callable[..., Any]) -> MethodInfo:

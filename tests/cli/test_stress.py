@@ -54,7 +54,7 @@ def test_one_side_only_and_source_images_are_the_data_sets(program, checkpoint, 
         (("resnet20", "digits"), "with which weights?"),
         (("c.safetensors", "digits", "--kind", "noisy"), "did you mean 'noise'"),
         (("c.safetensors", "digits", "--domain", "ink"), "no domain 'ink'"),
-        (("c.safetensors", "digits", "--method", "domainadaptor-t"), "forgets after each batch"),
+        (("c.safetensors", "digits", "--method", "domainadaptor-t"), "resets after each batch"),
     ],
 )
 def test_mistakes_are_explained(program, checkpoint, tmp_path, words, hint):

@@ -9,7 +9,7 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Column, Table
 
-from domainadaptor.cli.options import MethodOptions, parse_options
+from domainadaptor.cli.options import MethodOptions, parse_method_options, split_pairs
 from domainadaptor.cli.terminal import Device, Json, Seed, find_device, out, print_json, progress_bar
 from domainadaptor.errors import BadFile, BadOption
 
@@ -50,8 +50,8 @@ def bench(
     if growth and len(settings) > 1:
         raise BadOption("--growth goes away from one network, batch size and side: give each once at most")
     points = list(around(settings[0])) if growth else [("", setting) for setting in settings]
-    options = parse_options(option or [])
-    methods = {name: _fitting(name, options) for name in method or (METHODS if growth else _METHODS)}
+    texts = split_pairs(option)
+    methods = {name: _fitting(name, texts) for name in method or (METHODS if growth else _METHODS)}
     output.mkdir(parents=True, exist_ok=True)
 
     def keep(report: dict[str, Any]) -> None:
@@ -79,12 +79,12 @@ def bench(
     )
 
 
-def _fitting(method: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options that a method has; Tent predicts after its step, as the others do."""
-    import domainadaptor
+def _fitting(method: str, texts: dict[str, str]) -> dict[str, Any]:
+    """Return the options that a method takes; Tent predicts after its step, as the others do."""
+    from domainadaptor.catalog import method_info
 
-    known = domainadaptor.method_info(method).defaults
-    fitting = {name: value for name, value in options.items() if name in known}
+    known = method_info(method, allow_import=True).options
+    fitting = parse_method_options(method, [f"{name}={text}" for name, text in texts.items() if name in known])
     if method == "tent":
         fitting.setdefault("predict", "after")
     return fitting

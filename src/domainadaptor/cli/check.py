@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from domainadaptor.cli.options import MethodOptions, parse_options
+from domainadaptor.cli.options import MethodOptions, parse_method_options
 from domainadaptor.cli.terminal import (
     BatchSize,
     Device,
@@ -54,6 +54,7 @@ def check(
     from domainadaptor.lab.networks.loading import load_network
     from domainadaptor.lab.networks.neutrality import check_neutrality, randomize_norms
 
+    chosen = parse_method_options(method, option)
     place = find_device(device)
     opened = load_network(network, weights, root=root, seed=seed).at(size)
     if opened.random:
@@ -65,7 +66,7 @@ def check(
     own = options_from(
         method, heads=opened.heads, preprocessing=opened.preprocessing, source_images=images, target_images=images
     )
-    adaptor = domainadaptor.adapt(built, method, **{**own, **parse_options(option or [])})
+    adaptor = domainadaptor.adapt(built, method, **{**own, **chosen})
     note = adaptor.adapt(images).note
     layers, probed = adaptor.layers(), check_neutrality(built, images)
     if as_json:

@@ -62,7 +62,7 @@ def describe(
 
     if output is not None and output.suffix.lower() != ".png":
         raise BadOption(f"--output {str(output)!r}: expected the name of a PNG file, as sheet.png")
-    options = parse_data_options(data_option)
+    options = parse_data_options(dataset, data_option)
     opened = open_dataset(dataset, root, **({} if seed is None else {"seed": seed}) | options)
     unreadable = _look(opened, decode)
     differs = differs_from_published(dataset, opened)
@@ -96,7 +96,7 @@ def speed(
     from domainadaptor.lab.networks.zoo import find_network
 
     side = size or find_network(network).preprocessing.size
-    opened = open_dataset(dataset, root, **parse_data_options(data_option))
+    opened = open_dataset(dataset, root, **parse_data_options(dataset, data_option))
     name = domain or next(iter(opened.domains))
     rates = loading_rates(opened.domain(name), network, side)
     if as_json:

@@ -9,7 +9,16 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from domainadaptor.cli.options import DataOptions, Mean, MethodOptions, Resize, Std, parse_data_options, parse_options
+from domainadaptor.cli.options import (
+    DataOptions,
+    Mean,
+    MethodOptions,
+    Resize,
+    Std,
+    parse_data_options,
+    parse_options_by_method,
+    split_pairs,
+)
 from domainadaptor.cli.terminal import (
     BatchSize,
     Device,
@@ -27,6 +36,7 @@ from domainadaptor.cli.terminal import (
     show_notes,
 )
 from domainadaptor.errors import BadOption
+from domainadaptor.options import check_choice, parse_options
 
 # Headings of reports, with digits.
 _ACCURACY = {"images": 0, "untouched": 1, "before step": 1, "after": 1, "better": 1, "worse": 1}
@@ -83,9 +93,9 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Test a network on domains it never saw, untouched and adapted, under a protocol that says all of the order."""
-    from domainadaptor import method_info
     from domainadaptor.lab.data.image_cache import cache_folder
-    from domainadaptor.lab.evaluation.protocols import check_protocol
+    from domainadaptor.lab.evaluation.protocols import find_protocol
+    from domainadaptor.lab.experiments.analyses import MEASURES
     from domainadaptor.lab.experiments.networks import Located, named_run
     from domainadaptor.lab.experiments.run_spec import Cell, id_of
     from domainadaptor.lab.experiments.runner import Workshop
@@ -96,12 +106,13 @@ def evaluate(
     from domainadaptor.lab.prediction import read_classes
 
     methods = method or ["source", "domainadaptor-t"]
-    if option and len(methods) > 1 and not measure:
-        raise BadOption("--option is for one --method; run the command once for each, with the same --output")
-    for name in methods:
-        method_info(name, allow_import=True)  # a wrong name is reported before anything runs
-    protocol_options = parse_options(protocol_option or [], "--protocol-option", "subset=128")
-    check_protocol(protocol, protocol_options)
+    if measure:
+        check_choice("--measure", measure, MEASURES)
+        method_options = {methods[0]: parse_options(MEASURES[measure], split_pairs(option), measure)}
+    else:
+        method_options = parse_options_by_method(methods, option)
+    texts = split_pairs(protocol_option, "--protocol-option", "subset=128")
+    protocol_options = parse_options(find_protocol(protocol), texts, protocol)
     workshop = Workshop(root, cache_folder() / "images" if cache else None, find_device(device))
     argument = named_run(network, cache_folder() / "runs")
     located = Located(
@@ -120,7 +131,7 @@ def evaluate(
             f"{network!r} is neither a checkpoint nor a run of `train` in {str(cache_folder() / 'runs')!r}; with which "
             "weights? say --weights FILE or --weights pretrained"
         )
-    options = parse_data_options(data_option)
+    options = parse_data_options(dataset, data_option)
     domains = list(dict.fromkeys(target or _unseen(workshop, located, dataset, options)))
     for name in (*domains, *(source or ())):
         workshop.dataset(dataset, options).domain(name)
@@ -131,7 +142,7 @@ def evaluate(
             domains=stream,
             network=located,
             method=name,
-            options=parse_options(option or []),
+            options=method_options[name],
             data_options=options,
             protocol=protocol,
             protocol_options=protocol_options,

@@ -1,14 +1,15 @@
 """Options of methods and data sets, written on the command line as name=value."""
 
-import json
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from domainadaptor.errors import BadOption
+from domainadaptor.options import parse_options
 
 MethodOptions = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the method, as lr=0.01; may be repeated.")
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="Option of the method, as lr=0.01; repeatable.")
 ]
 
 
@@ -32,42 +33,57 @@ Mean = Annotated[
 Std = Annotated[tuple[float, float, float] | None, typer.Option(help="For --weights FILE: the deviations, likewise.")]
 
 
-def parse_options(pairs: list[str], flag: str = "--option", example: str = "lr=0.01") -> dict[str, Any]:
-    """Options of a method, an algorithm or a data set, written as name=value.
+def split_pairs(pairs: Iterable[str] | None, flag: str = "--option", example: str = "lr=0.01") -> dict[str, str]:
+    """Return the texts of options written as name=value.
 
     Raises:
         BadOption: A pair is not of that form.
     """
-    options: dict[str, Any] = {}
-    for pair in pairs:
+    texts: dict[str, str] = {}
+    for pair in pairs or ():
         name, equals, text = pair.partition("=")
         if not equals or not name:
             raise BadOption(f"{flag} {pair!r}: expected name=value, as in {flag} {example}")
-        options[name.strip().replace("-", "_")] = _value(text.strip())
-    return options
+        texts[name.strip().replace("-", "_")] = text.strip()
+    return texts
 
 
-def _value(text: str) -> object:
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    if text.startswith("["):  # as commands in records have lists
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def parse_data_options(pairs: list[str] | None) -> dict[str, Any]:
-    """Options of a data set, written as name=value.
+def parse_method_options(method: str, pairs: list[str] | None) -> dict[str, Any]:
+    """Return the options of a method that the user typed, in the types that the method declares.
 
     Raises:
-        BadOption: A pair is not of that form.
+        BadOption: A pair is not name=value, or the method does not take it.
     """
-    return parse_options(pairs or [], "--data-option", "severity=3")
+    from domainadaptor.catalog import method_options
+
+    return method_options(method, split_pairs(pairs), text=True, allow_import=True)
+
+
+def parse_options_by_method(methods: Sequence[str], pairs: list[str] | None) -> dict[str, dict[str, Any]]:
+    """Return the options of each of several methods; those of one of them are written as METHOD:NAME=VALUE.
+
+    Raises:
+        BadOption: An option does not name one of the methods, or the method does not take it.
+    """
+    if len(methods) == 1 and not any(pair.startswith(f"{methods[0]}:") for pair in pairs or ()):
+        return {methods[0]: parse_method_options(methods[0], pairs)}
+    own: dict[str, list[str]] = {method: [] for method in methods}
+    for pair in pairs or ():
+        method = next((name for name in methods if pair.startswith(f"{name}:")), None)
+        if method is None:
+            raise BadOption(
+                f"--option {pair!r}: with several methods, name one of them, as in --option {methods[-1]}:{pair}"
+            )
+        own[method].append(pair[len(method) + 1 :])
+    return {method: parse_method_options(method, mine) for method, mine in own.items()}
+
+
+def parse_data_options(dataset: str, pairs: list[str] | None) -> dict[str, Any]:
+    """Return the options of a data set, in the types that it declares.
+
+    Raises:
+        BadOption: A pair is not name=value, or the data set does not take it.
+    """
+    from domainadaptor.lab.data.registry import find_dataset
+
+    return parse_options(find_dataset(dataset), split_pairs(pairs, "--data-option", "severity=3"), dataset)

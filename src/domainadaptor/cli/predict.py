@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from domainadaptor.cli.options import Mean, MethodOptions, Resize, Std, parse_options
+from domainadaptor.cli.options import Mean, MethodOptions, Resize, Std, parse_method_options
 from domainadaptor.cli.terminal import (
     BatchSize,
     Device,
@@ -79,6 +79,7 @@ def predict(
 
     if not output.absolute().parent.is_dir():
         raise BadFile(f"no folder for --output {str(output)!r}; make it first")
+    chosen = parse_method_options(method, option)
     if source_images is not None:
         check_wants_source_images(method, "--source-images")
     if weights in (None, "none") and not is_weights_file(network):
@@ -92,7 +93,7 @@ def predict(
     transform = opened.preprocessing.transform()
     own = {} if source_images is None else _images_before(method, source_images, images, transform, batch_size, seed)
     options = options_from(method, heads=opened.heads, preprocessing=opened.preprocessing, seed=seed, **own)
-    adaptor = domainadaptor.adapt(opened.network.to(place), method, **{**options, **parse_options(option or [])})
+    adaptor = domainadaptor.adapt(opened.network.to(place), method, **{**options, **chosen})
     with progress_bar(total=0) as bar:
         found = predict_folder(
             adaptor,

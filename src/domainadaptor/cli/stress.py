@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from domainadaptor.cli.options import DataOptions, MethodOptions, parse_data_options, parse_options
+from domainadaptor.cli.options import DataOptions, MethodOptions, parse_data_options, parse_method_options
 from domainadaptor.cli.terminal import (
     BatchSize,
     Device,
@@ -76,8 +76,9 @@ def stress(
 
     if weights in (None, "none") and not is_weights_file(network):
         raise BadOption(f"with which weights? say --weights FILE or pretrained, or give a checkpoint for {network!r}")
+    chosen = parse_method_options(method, option)
     place = find_device(device)
-    data = open_dataset(dataset, root, **parse_data_options(data_option))
+    data = open_dataset(dataset, root, **parse_data_options(dataset, data_option))
     opened = load_network(network, weights, root=root).at(size)
     pool, probed, notes = gather(
         data, domain or next(iter(data.domains)), opened.classes, opened.preprocessing, probe=probe, seed=seed
@@ -91,7 +92,7 @@ def stress(
         report = run_stress(
             opened.network.to(place),
             method,
-            {**own, **parse_options(option or [])},
+            {**own, **chosen},
             pool,
             probed,
             setting=setting,

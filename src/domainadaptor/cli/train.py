@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from domainadaptor.cli.options import DataOptions, parse_data_options, parse_options
+from domainadaptor.cli.options import DataOptions, parse_data_options, split_pairs
 from domainadaptor.cli.terminal import (
     Device,
     Exit,
@@ -25,6 +25,7 @@ from domainadaptor.cli.terminal import (
     training_bar,
 )
 from domainadaptor.errors import BadOption
+from domainadaptor.options import parse_options
 
 if TYPE_CHECKING:  # it takes seconds to import
     from domainadaptor.lab.data.domains import DomainDataset
@@ -79,11 +80,12 @@ def train(
     from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.data.registry import differs_from_published, open_dataset
     from domainadaptor.lab.training.distributed import is_main_process, torchrun_group
-    from domainadaptor.lab.training.recipe import find_start_weights, make_recipe
+    from domainadaptor.lab.training.recipe import find_algorithm, find_start_weights, make_recipe
+    from domainadaptor.lab.training.selection import find_selection
     from domainadaptor.lab.training.trainer import TrainingCallbacks, TrainingWorkspace
     from domainadaptor.lab.training.trainer import train as run
 
-    opened = open_dataset(dataset, root, **parse_data_options(data_option))
+    opened = open_dataset(dataset, root, **parse_data_options(dataset, data_option))
     if differs := differs_from_published(dataset, opened):
         err.print(f"note: {differs}", markup=False, highlight=False, soft_wrap=True)
     base = output or cache_folder()
@@ -93,11 +95,13 @@ def train(
         network=network,
         weights=weights,
         size=size,
-        option=parse_options(option or []),
+        option=parse_options(find_algorithm(algorithm), split_pairs(option, example="beta=0.5"), algorithm),
         task=task or (),
         algorithm=algorithm,
         select=select,
-        select_option=parse_options(select_option or []),
+        select_option=parse_options(
+            find_selection(select), split_pairs(select_option, "--select-option", "ratio=0.2"), select
+        ),
         norm=norm,
         epochs=epochs,
         batch_size=batch_size,

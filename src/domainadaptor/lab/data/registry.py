@@ -1,6 +1,7 @@
 """Data sets by name."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from domainadaptor import registry
@@ -17,10 +18,19 @@ def open_dataset(name: str, root: Path | None = None, /, **options: object) -> D
         BadOption: There is no such data set or option.
         BadFile: Its files are missing or not as expected.
     """
-    function = registry.find(_SETS, "data set", name)
+    function = find_dataset(name)
     opened = function(root, **coerce_options(function, options, name))
     assert isinstance(opened, DomainDataset)
     return opened
+
+
+def find_dataset(name: str) -> Callable[..., DomainDataset]:
+    """Return the function that opens a data set; its keyword-only parameters are the options.
+
+    Raises:
+        BadOption: There is no such data set.
+    """
+    return registry.find(_SETS, "data set", name)
 
 
 def datasets() -> dict[str, str]:
@@ -34,7 +44,7 @@ def data_options(name: str) -> dict[str, object]:
     Raises:
         BadOption: There is no such data set.
     """
-    return defaults_of(registry.find(_SETS, "data set", name))
+    return defaults_of(find_dataset(name))
 
 
 def published_images(name: str) -> dict[str, int]:
@@ -43,7 +53,7 @@ def published_images(name: str) -> dict[str, int]:
     Raises:
         BadOption: There is no such data set.
     """
-    function = registry.find(_SETS, "data set", name)
+    function = find_dataset(name)
     return dict(getattr(sys.modules[function.__module__], "IMAGES", {}))
 
 

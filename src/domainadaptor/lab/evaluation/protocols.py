@@ -124,7 +124,7 @@ def protocol_options(name: str) -> dict[str, Any]:
     Raises:
         BadOption: There is no such protocol.
     """
-    return defaults_of(_find(name))
+    return defaults_of(find_protocol(name))
 
 
 def check_protocol(name: str, options: Mapping[str, Any]) -> None:
@@ -143,10 +143,15 @@ def arrange(name: str, images: Images, batch_size: int, seed: int, options: Mapp
         BadOption: There is no such protocol or option.
     """
     check_count("batch_size", batch_size, low=1)
-    return _find(name)(images, batch_size, seed, **coerce_options(_find(name), options, name))
+    return find_protocol(name)(images, batch_size, seed, **coerce_options(find_protocol(name), options, name))
 
 
-def _find(name: str) -> Protocol:
+def find_protocol(name: str) -> Protocol:
+    """Return the protocol of that name; its keyword-only parameters are the options.
+
+    Raises:
+        BadOption: There is no such protocol.
+    """
     if name not in PROTOCOLS:
         raise BadOption(f"there is no protocol {name!r}; {suggestion(name, PROTOCOLS)}")
     return PROTOCOLS[name]

@@ -69,14 +69,14 @@ class TrainingRecipe:
         check_count("seed", self.seed, low=0)
         if len(set(self.sources)) < len(self.sources):
             raise BadOption(f"a source domain is named twice: {', '.join(self.sources)}")
-        function = registry.find(ALGORITHMS, "algorithm", self.algorithm)
+        function = find_algorithm(self.algorithm)
         # lr=1 and lr=1.0 are the same run.
         object.__setattr__(self, "options", coerce_options(function, self.options, self.algorithm))
 
     def make(self, network: Any, classes: int) -> Algorithm:
         """The algorithm for a network."""
         settings = OptimizerSettings(classes, self.lr, self.head_lr, self.momentum, self.weight_decay)
-        function = registry.find(ALGORITHMS, "algorithm", self.algorithm)
+        function = find_algorithm(self.algorithm)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(self.seed, _HEADS))
             made = function(network, settings, **self.options)
@@ -177,6 +177,15 @@ def _run_or_file(weights: str, runs: Path) -> str:
 def find_start_weights(weights: str, runs: Path) -> Path | None:
     """The file that training starts from, by the name of its run or by its path; None where it is none."""
     return next((path for path in (runs / weights / CHECKPOINT_FILE, Path(weights)) if path.is_file()), None)
+
+
+def find_algorithm(name: str) -> Callable[..., Algorithm]:
+    """Return the training algorithm of that name; its keyword-only parameters are the options.
+
+    Raises:
+        BadOption: There is none.
+    """
+    return registry.find(ALGORITHMS, "algorithm", name)
 
 
 def algorithms() -> dict[str, Callable[..., Algorithm]]:

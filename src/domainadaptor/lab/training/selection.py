@@ -271,8 +271,17 @@ def make_selection(name: str, options: Mapping[str, Any] | None = None) -> Weigh
     Raises:
         BadOption: There is none, or it has no such option.
     """
+    return find_selection(name)(**coerce_options(find_selection(name), options or {}, name))
+
+
+def find_selection(name: str) -> type[WeightSelection]:
+    """Return the class of that name; the keyword-only parameters of its constructor are the options.
+
+    Raises:
+        BadOption: There is none.
+    """
     check_choice("select", name, SELECTIONS)
-    return SELECTIONS[name](**coerce_options(SELECTIONS[name], options or {}, name))
+    return SELECTIONS[name]
 
 
 def _parts(average: _Average) -> tuple[Any, ...]:
