@@ -46,7 +46,7 @@ def test_every_file_has_a_row_in_file_order(folder):
     assert len(files) == 13
     assert files == sorted(files, key=lambda name: name.split("/"))
     assert [row.file for row in found.skipped] == ["05x.png", "notes.txt"]
-    assert [row.file for row in found.skipped if row.damaged] == ["05x.png"]
+    assert [row.file for row in found.skipped if row.is_broken_image] == ["05x.png"]
     assert len(found.predicted) == 11
 
 
@@ -120,12 +120,12 @@ def test_class_names(tmp_path, name, text, expected):
         ("c.txt", "cat", "two or more"),
         ("c.txt", "cat\ncat\ndog", "'cat'"),
         ("c.json", '{"a": 1}', "JSON list"),
-        ("c.json", "[", "cannot read"),
+        ("c.json", "[", "Cannot read"),
     ],
 )
 def test_wrong_class_names_are_explained(tmp_path, name, text, hint):
     (tmp_path / name).write_text(text)
     with pytest.raises(BadFile, match=hint):
         read_classes(tmp_path / name)
-    with pytest.raises(BadFile, match="cannot read"):
+    with pytest.raises(BadFile, match="Cannot read"):
         read_classes(tmp_path / "none.txt")

@@ -5,32 +5,48 @@ from typing import Annotated, Any
 
 import typer
 
+from domainadaptor.cli.help import ADAPTATION, DATA, NETWORK
 from domainadaptor.errors import BadOption
 from domainadaptor.options import parse_options
 
 MethodOptions = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=VALUE", help="Option of the method, as lr=0.01; repeatable.")
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        rich_help_panel=ADAPTATION,
+        help="An option of the method, such as lr=0.01; may be repeated.",
+    ),
 ]
-
-
 DataOptions = Annotated[
     list[str] | None,
-    typer.Option("--data-option", metavar="NAME=VALUE", help="An option of the data set, as severity=3; repeatable."),
+    typer.Option(
+        "--data-option",
+        metavar="NAME=VALUE",
+        rich_help_panel=DATA,
+        help="An option of the data set, such as severity=3; may be repeated.",
+    ),
 ]
-
-
 Resize = Annotated[
     str | None,
     typer.Option(
-        help="For --weights FILE: crop (shorter side, then a center crop) or squash (both sides, no crop); the "
-        "network's usual otherwise."
+        metavar="HOW",
+        rich_help_panel=NETWORK,
+        help="For --weights FILE: crop (shorter side, then center crop) or squash (both sides). Default: the network's "
+        "own.",
     ),
 ]
 Mean = Annotated[
     tuple[float, float, float] | None,
-    typer.Option(help="For --weights FILE: what it was trained with, for red, green and blue between 0 and 1."),
+    typer.Option(
+        metavar="R G B", rich_help_panel=NETWORK, help="For --weights FILE: mean of its inputs, between 0 and 1."
+    ),
 ]
-Std = Annotated[tuple[float, float, float] | None, typer.Option(help="For --weights FILE: the deviations, likewise.")]
+Std = Annotated[
+    tuple[float, float, float] | None,
+    typer.Option(
+        metavar="R G B", rich_help_panel=NETWORK, help="For --weights FILE: standard deviation of its inputs."
+    ),
+]
 
 
 def split_pairs(pairs: Iterable[str] | None, flag: str = "--option", example: str = "lr=0.01") -> dict[str, str]:

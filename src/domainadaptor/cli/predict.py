@@ -1,107 +1,100 @@
-"""`domainadaptor predict`: a folder of images, adapted batch by batch, into a table."""
+"""`domainadaptor predict`: predictions for a folder of images, adapted batch by batch, as a table."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from domainadaptor.cli.help import ADAPTATION
 from domainadaptor.cli.options import Mean, MethodOptions, Resize, Std, parse_method_options
 from domainadaptor.cli.terminal import (
     BatchSize,
+    Classes,
     Device,
     Exit,
     Json,
+    Method,
     Network,
     Root,
     Seed,
+    Size,
+    Weights,
+    check_weights,
     err,
     find_device,
-    out,
     print_json,
+    print_text,
     progress_bar,
     show_notes,
 )
-from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.errors import BadFile
 
 if TYPE_CHECKING:  # they take seconds to import
-    from PIL import Image
-    from torch import Tensor
-
-    from domainadaptor.lab.data.images import FolderImages
+    from domainadaptor.lab.networks.loading import LoadedNetwork
     from domainadaptor.lab.prediction import FolderPrediction
 
-_MOST_SOURCE_IMAGES = 2000  # what EATA's authors take; more tell little more
+_MAX_SOURCE_IMAGES = 2000  # as EATA's authors use
 
 
 def predict(
     network: Network,
-    images: Annotated[Path, typer.Argument(metavar="IMAGES_DIR", help="A folder of images, at any depth.")],
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            help="For a network by name: a .safetensors, .pt or .pth file; or pretrained: published weights that are "
-            "on this machine. Nothing is downloaded."
-        ),
-    ] = None,
-    classes: Annotated[
-        Path | None,
-        typer.Option(help="Class names, one a line or a JSON list; those of ImageNet or numbers otherwise."),
-    ] = None,
+    images: Annotated[Path, typer.Argument(metavar="IMAGES_DIR", help="A folder of images, with any subfolders.")],
+    weights: Weights = None,
+    classes: Classes = None,
+    size: Size = None,
+    resize: Resize = None,
+    mean: Mean = None,
+    std: Std = None,
     root: Root = None,
-    method: Annotated[str, typer.Option(help="See domainadaptor methods.")] = "domainadaptor-t",
+    method: Method = "domainadaptor-t",
     option: MethodOptions = None,
     source_images: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="For eata and adabn-source-and-test: a folder of images like those of the training, at any depth; "
-            f"{_MOST_SOURCE_IMAGES} of them are taken.",
+            rich_help_panel=ADAPTATION,
+            help="For eata and adabn-source-and-test: a folder of images like the training images; at most "
+            f"{_MAX_SOURCE_IMAGES} are used.",
         ),
     ] = None,
-    output: Annotated[Path, typer.Option(help="Where the table goes.")] = Path("predictions.csv"),
-    size: Annotated[int | None, typer.Option(min=1, help="Input side; the network's own otherwise.")] = None,
-    resize: Resize = None,
-    mean: Mean = None,
-    std: Std = None,
-    device: Device = "auto",
     batch_size: BatchSize = 64,
+    output: Annotated[Path, typer.Option(metavar="FILE", help="The table to write.")] = Path("predictions.csv"),
     seed: Seed = 0,
+    device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Predict a folder of images with the network as it is and adapted, one row a file, in file order."""
-    import domainadaptor
+    """Predict a folder of images, before and after adaptation.
+
+    Writes a CSV file with one row per file, in file order: the prediction of the source model, the prediction after
+    adaptation, or why the file was skipped. Batches are shuffled, because a folder is often sorted by class.
+    """
+    from domainadaptor import adapt
     from domainadaptor.lab.method_inputs import check_wants_source_images, options_from
-    from domainadaptor.lab.networks.loading import is_weights_file, load_network
+    from domainadaptor.lab.networks.loading import load_network
     from domainadaptor.lab.networks.weights import WeightsOptions
     from domainadaptor.lab.prediction import predict_folder, read_classes, write_csv
 
     if not output.absolute().parent.is_dir():
-        raise BadFile(f"no folder for --output {str(output)!r}; make it first")
-    chosen = parse_method_options(method, option)
+        raise BadFile(f"No folder for --output {str(output)!r}; create it first")
+    typed = parse_method_options(method, option)
     if source_images is not None:
         check_wants_source_images(method, "--source-images")
-    if weights in (None, "none") and not is_weights_file(network):
-        raise BadOption(
-            f"with which weights? say --weights FILE, or --weights pretrained for published ones that are on this "
-            f"machine; or give a checkpoint that `domainadaptor train` wrote in place of {network!r}"
-        )
-    place = find_device(device)
-    opened = load_network(network, weights, read_classes(classes) if classes is not None else [], root)
-    opened = opened.at(size).prepared(WeightsOptions(resize, mean=mean, std=std))
-    transform = opened.preprocessing.transform()
-    own = {} if source_images is None else _images_before(method, source_images, images, transform, batch_size, seed)
-    options = options_from(method, heads=opened.heads, preprocessing=opened.preprocessing, seed=seed, **own)
-    adaptor = domainadaptor.adapt(opened.network.to(place), method, **{**options, **chosen})
-    with progress_bar(total=0) as bar:
+    check_weights(network, weights)
+    chosen = find_device(device)
+    loaded = load_network(network, weights, read_classes(classes) if classes is not None else [], root)
+    loaded = loaded.at(size).prepared(WeightsOptions(resize, mean=mean, std=std))
+    given = {} if source_images is None else _inputs(method, source_images, images, loaded, batch_size, seed)
+    options = options_from(method, heads=loaded.heads, preprocessing=loaded.preprocessing, seed=seed, **given)
+    adaptor = adapt(loaded.network.to(chosen), method, **{**options, **typed})
+    with progress_bar(total=0, what="images") as bar:
         found = predict_folder(
             adaptor,
             images,
-            leave_out=output,  # the table of an earlier run
-            classes=opened.classes,
-            transform=transform,
-            device=place,
+            exclude=output,  # the table of an earlier run
+            classes=loaded.classes,
+            transform=loaded.preprocessing.transform(),
+            device=chosen,
             batch_size=batch_size,
             seed=seed,
             progress=bar.at,
@@ -109,35 +102,24 @@ def predict(
     if not found.predicted:
         _show_skipped(found)
         raise BadFile(
-            f"none of the {len(found.rows)} files below {str(images)!r} is a readable image; nothing was written"
+            f"None of the {len(found.rows)} files in {str(images)!r} is a readable image; nothing was written"
         )
     write_csv(found, output)
-    summary = _summary(found, output) | {"notes": [*opened.notes, *found.notes]}
-    if as_json:
-        print_json(
-            {
-                **summary,
-                "network": opened.name,
-                "preprocessing": asdict(opened.preprocessing),
-                "rows": [asdict(row) for row in found.rows],
-            }
-        )
-    else:
-        _show(summary, found)
-        out.print(f"Each image: {opened.preprocessing.sentence()}.", highlight=False, soft_wrap=True)
-    if any(row.damaged for row in found.rows):
+    _show(found, loaded, output, as_json)
+    if any(row.is_broken_image for row in found.rows):
         raise typer.Exit(Exit.SOME_SKIPPED)
 
 
-def _images_before(
-    method: str, source: Path, target: Path, transform: "Callable[[Image.Image], Tensor]", batch_size: int, seed: int
-) -> "dict[str, FolderImages]":
-    """What a method looks at before the first batch: images like those of the training, and those to predict."""
+def _inputs(
+    method: str, source: Path, target: Path, loaded: "LoadedNetwork", batch_size: int, seed: int
+) -> dict[str, Any]:
+    """Return what a method reads before the first batch: source images and, for some, the images to predict."""
     from domainadaptor import method_info
     from domainadaptor.lab.data.images import FolderImages
 
+    transform = loaded.preprocessing.transform()
     try:
-        known = FolderImages(source, transform, seed=seed, limit=_MOST_SOURCE_IMAGES, batch_size=batch_size)
+        known = FolderImages(source, transform, seed=seed, limit=_MAX_SOURCE_IMAGES, batch_size=batch_size)
     except BadFile as error:
         raise BadFile(f"--source-images: {error}") from error
     if "target_images" not in method_info(method).defaults:
@@ -145,27 +127,23 @@ def _images_before(
     return {"source_images": known, "target_images": FolderImages(target, transform, seed=seed, batch_size=batch_size)}
 
 
-def _summary(found: "FolderPrediction", output: Path) -> dict[str, Any]:
-    changed = sum(row.source_prediction != row.adapted_prediction for row in found.predicted)
-    return {
-        "output": str(output),
-        "predicted": len(found.predicted),
-        "changed": changed,
-        "skipped": len(found.skipped),
-    }
-
-
-def _show(summary: Mapping[str, Any], found: "FolderPrediction") -> None:
-    out.print(
-        f"{summary['predicted']} images predicted, {summary['changed']} answers changed by adaptation, "
-        f"{summary['skipped']} files skipped: {summary['output']}",
-        highlight=False,
-        soft_wrap=True,
-    )
-    show_notes(summary["notes"])
+def _show(found: "FolderPrediction", loaded: "LoadedNetwork", output: Path, as_json: bool) -> None:
+    counts = {"predicted": len(found.predicted), "changed": found.changed, "skipped": len(found.skipped)}
+    notes = [*loaded.notes, *found.notes]
+    if as_json:
+        rows = [asdict(row) for row in found.rows]
+        preprocessing = asdict(loaded.preprocessing)
+        fields = {"network": loaded.name, "preprocessing": preprocessing, "notes": notes, "rows": rows}
+        print_json({"output": str(output), **counts, **fields})
+        return
+    images = "1 image" if counts["predicted"] == 1 else f"{counts['predicted']} images"
+    files = "1 file" if counts["skipped"] == 1 else f"{counts['skipped']} files"
+    print_text(f"{images} predicted, {counts['changed']} predictions changed by adaptation, {files} skipped: {output}")
+    print_text(f"Preprocessing: {loaded.preprocessing.sentence()}.")
+    show_notes(notes)
     _show_skipped(found)
 
 
 def _show_skipped(found: "FolderPrediction") -> None:
     for row in found.skipped:
-        err.print(f"skipped {row.file}: {row.skipped}", markup=False, highlight=False, soft_wrap=True)
+        print_text(f"skipped {row.file}: {row.skipped}", err)

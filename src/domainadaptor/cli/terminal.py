@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -40,6 +40,15 @@ class Exit(IntEnum):
     SOME_SKIPPED = 3
     NOT_NEUTRAL = 4
     INTERRUPTED = 130
+
+
+def _check_methods(value: Any) -> Any:
+    """Report a wrong name before anything is loaded; from then on, a function of the user's own is accepted."""
+    from domainadaptor.catalog import method_info
+
+    for name in [value] if isinstance(value, str) else value or ():
+        method_info(name, allow_import=True)
+    return value
 
 
 Network = Annotated[
@@ -79,6 +88,25 @@ Classes = Annotated[
 Device = Annotated[
     str, typer.Option(metavar="NAME", rich_help_panel=RUN, help="cpu, cuda, cuda:1, mps, or auto: a GPU if available.")
 ]
+Method = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        callback=_check_methods,
+        rich_help_panel=ADAPTATION,
+        help="The method: see `domainadaptor methods`; or package.module:function of your own.",
+    ),
+]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method",
+        metavar="NAME",
+        callback=_check_methods,
+        rich_help_panel=ADAPTATION,
+        help="A method: see `domainadaptor methods`; may be repeated.",
+    ),
+]
 BatchSize = Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=ADAPTATION, help="Images per batch.")]
 Seed = Annotated[
     int,
@@ -108,6 +136,21 @@ def find_device(name: str) -> "torch.device":
     except Exception as error:
         raise BadOption(f"--device {name!r} is not available: {str(error).splitlines()[0]}; use auto or cpu") from error
     return device
+
+
+def check_weights(network: str, weights: str | None) -> None:
+    """Check that a network given by name comes with weights.
+
+    Raises:
+        BadOption: It has none.
+    """
+    from domainadaptor.lab.networks.loading import is_weights_file
+
+    if weights in (None, "none") and not is_weights_file(network):
+        raise BadOption(
+            f"No weights given for {network!r}. Pass --weights FILE, --weights pretrained for published weights on "
+            "this machine, or a checkpoint written by `domainadaptor train` instead of the name"
+        )
 
 
 def print_text(text: str, console: Console = out) -> None:

@@ -1,4 +1,4 @@
-"""Predictions for a folder of images, adapted batch by batch, as rows of a table."""
+"""Predict a folder of images, adapted batch by batch, into a table with one row per file."""
 
 import csv
 import json
@@ -19,8 +19,8 @@ _COLUMNS = ("file", "source_prediction", "source_confidence", "adapted_predictio
 
 
 @dataclass(frozen=True)
-class Row:
-    """One file: what the source network and the adapted one say, or why it was skipped."""
+class FilePrediction:
+    """One file: the predictions before and after adaptation, or why it was skipped."""
 
     file: str
     source_prediction: str = ""
@@ -30,27 +30,32 @@ class Row:
     skipped: str = ""
 
     @property
-    def damaged(self) -> bool:
-        """Skipped although it is named like an image."""
+    def is_broken_image(self) -> bool:
+        """Whether it was skipped although its name is that of an image."""
         return bool(self.skipped) and Path(self.file).suffix.lower() in SUFFIXES
 
 
 @dataclass(frozen=True)
 class FolderPrediction:
-    """A row for every file of the folder, in file order, and what the adaptor had to say."""
+    """One row per file, in file order, and the notes of the adaptor."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[FilePrediction, ...]
     notes: tuple[str, ...]
 
     @property
-    def predicted(self) -> list[Row]:
-        """The rows that were not skipped."""
+    def predicted(self) -> list[FilePrediction]:
+        """The rows that have predictions."""
         return [row for row in self.rows if not row.skipped]
 
     @property
-    def skipped(self) -> list[Row]:
-        """The rows that were."""
+    def skipped(self) -> list[FilePrediction]:
+        """The rows that have none."""
         return [row for row in self.rows if row.skipped]
+
+    @property
+    def changed(self) -> int:
+        """How many predictions adaptation changed."""
+        return sum(row.source_prediction != row.adapted_prediction for row in self.predicted)
 
 
 def predict_folder(
@@ -63,62 +68,62 @@ def predict_folder(
     batch_size: int,
     seed: int,
     progress: Callable[[int, int], None],
-    leave_out: Path | None = None,
+    exclude: Path | None = None,
 ) -> FolderPrediction:
-    """Predicts every image below a folder, in batches drawn by a seeded shuffle.
+    """Predict every image in a folder and its subfolders, in shuffled batches.
 
     A folder is often sorted by class, and a batch of one class misleads adaptation; hence the shuffle.
 
     Args:
-        adaptor: What predicts.
-        folder: Where the images are, at any depth.
-        classes: The names of the classes, in the order of the logits.
-        transform: From an RGB image to the network's input.
-        device: Where the adaptor is.
-        batch_size: The most images that it sees at once; batches are of nearly the same size.
-        seed: Of the shuffle.
-        progress: Called after each file with how many are done and how many there are.
-        leave_out: A file that is not looked at.
+        adaptor: The adaptor that predicts.
+        folder: The folder of images.
+        classes: Class names, in the order of the logits.
+        transform: Maps an RGB image to an input of the network.
+        device: The device of the adaptor.
+        batch_size: The most images per batch; batches are nearly equal in size.
+        seed: Seed of the shuffle.
+        progress: Called after each file with the number done and the total.
+        exclude: A file to ignore.
 
     Raises:
-        BadFile: The folder is missing, or holds no file.
+        BadFile: The folder is missing or has no files.
     """
-    left_out = None if leave_out is None else leave_out.resolve()
-    files = [path for path in list_files(folder) if left_out is None or path.resolve() != left_out]
+    excluded = None if exclude is None else exclude.resolve()
+    files = [path for path in list_files(folder) if path.resolve() != excluded]
     if not files:
-        raise BadFile(f"no files below {str(folder)!r}: expected images")
+        raise BadFile(f"Expected images in {str(folder)!r}, found no files")
     names = [_printable(path.relative_to(folder)) for path in files]
-    rows: dict[int, Row] = {}
-    notes: list[str] = []
+    rows: dict[int, FilePrediction] = {}
+    notes: dict[str, None] = {}
     for at, path in enumerate(files):
         try:
             check_image(path, folder)
         except BadFile as error:
-            rows[at] = Row(names[at], skipped=str(error))
+            rows[at] = FilePrediction(names[at], skipped=str(error))
     for chosen in _batches([at for at in range(len(files)) if at not in rows], batch_size, seed):
         pixels: dict[int, Tensor] = {}
         for at in chosen:
             try:
                 pixels[at] = transform(read_image(files[at], folder))
             except BadFile as error:
-                rows[at] = Row(names[at], skipped=str(error))
+                rows[at] = FilePrediction(names[at], skipped=str(error))
             progress(len(rows) + len(pixels), len(files))
         if not pixels:
             continue
         images = torch.stack(list(pixels.values())).to(device)
         source, result = adaptor.unadapted(images), adaptor.adapt(images)
-        if result.note and result.note not in notes:
-            notes.append(result.note)
+        if result.note:
+            notes[result.note] = None
         for at, before, after in zip(pixels, _best(source, classes), _best(result.logits, classes), strict=True):
-            rows[at] = Row(names[at], *before, *after)
+            rows[at] = FilePrediction(names[at], *before, *after)
     return FolderPrediction(tuple(rows[at] for at in range(len(files))), tuple(notes))
 
 
 def write_csv(prediction: FolderPrediction, path: Path) -> None:
-    """Writes the table whole or not at all.
+    """Write the table atomically.
 
     Raises:
-        BadFile: It cannot be written there.
+        BadFile: The file cannot be written.
     """
     with replacing(path) as beside, beside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -127,36 +132,36 @@ def write_csv(prediction: FolderPrediction, path: Path) -> None:
 
 
 def read_classes(path: Path) -> list[str]:
-    """Class names, one a line, or a JSON list.
+    """Read class names: one per line, or a JSON list.
 
     Raises:
-        BadFile: The file is missing, empty, or has a name twice.
+        BadFile: The file is unreadable, has fewer than two names, or has a name twice.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
         named = json.loads(text) if path.suffix.lower() == ".json" else text.splitlines()
     except (OSError, ValueError) as error:
-        raise BadFile(f"cannot read class names from {str(path)!r}: {error}") from error
+        raise BadFile(f"Cannot read class names from {str(path)!r}: {error}") from error
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        raise BadFile(f"{str(path)!r}: expected one class name a line, or a JSON list of names")
+        raise BadFile(f"{str(path)!r}: expected one class name per line, or a JSON list of names")
     names = [name.strip() for name in named if name.strip()]
     twice = sorted({name for name in names if names.count(name) > 1})
     if len(names) < 2 or twice:
         raise BadFile(
-            f"{str(path)!r}: expected two or more different class names, got {len(names)}, twice: {twice or 'none'}"
+            f"{str(path)!r}: expected two or more different class names, got {len(names)}; repeated: {twice or 'none'}"
         )
     return names
 
 
 def _batches(positions: Sequence[int], batch_size: int, seed: int) -> list[list[int]]:
-    """A seeded shuffle in batches of nearly the same size: a rest of one image adapts badly."""
+    """Shuffle into batches of nearly equal size: a last batch of one image would adapt badly."""
     order = torch.randperm(len(positions), generator=torch.Generator().manual_seed(seed))
     chunks = order.tensor_split(max(1, -(-len(positions) // batch_size)))
     return [[positions[at] for at in chunk.tolist()] for chunk in chunks]
 
 
 def _printable(path: Path) -> str:
-    """The name, with escapes for bytes that are not text in any file system's sense."""
+    """Return the path as text, with bytes that are not UTF-8 escaped."""
     return path.as_posix().encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -165,5 +170,5 @@ def _best(logits: Tensor, classes: Sequence[str]) -> list[tuple[str, float]]:
     return [(classes[k], round(c, 6)) for c, k in zip(confidence.tolist(), best.tolist(), strict=True)]
 
 
-def _cells(row: Row) -> list[object]:
+def _cells(row: FilePrediction) -> list[object]:
     return ["" if value is None else value for value in asdict(row).values()]
