@@ -6,7 +6,6 @@ from typing import Literal
 
 from PIL import Image
 
-from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.corruptions import CORRUPTIONS, corrupt
 from domainadaptor.lab.data.domains import Domain, Reader
 from domainadaptor.lab.data.preprocessing import Preprocessing
@@ -79,9 +78,3 @@ def with_corruptions(
         for name in CORRUPTIONS
     }
     return {CLEAN: replace(clean, name=CLEAN, read=read), **corrupted}
-
-
-def check_severity(severity: object) -> None:
-    """Raise BadOption unless it is a whole number from 1 to 5."""
-    if isinstance(severity, bool) or severity not in range(1, 6):
-        raise BadOption(f"severity={severity!r}: expected a whole number from 1 (mildest) to 5")

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from domainadaptor.errors import BadOption
-from domainadaptor.options import check_count, check_number, coerce_options, defaults_of, suggestion
+from domainadaptor.option_types import Count, NonNegative
+from domainadaptor.options import check_count, coerce_options, defaults_of, suggestion
 
 
 class ImageRef(NamedTuple):
@@ -32,20 +33,19 @@ Protocol = Callable[..., list[Segment]]
 
 
 def leave_one_out(images: Images, batch_size: int, seed: int) -> list[Segment]:
-    """Every image of a domain, shuffled; everything is forgotten before each domain."""
+    """All images of a domain, shuffled; reset before each domain."""
     return [Segment(domain, _batches(items, batch_size), fresh=True) for domain, items in images.items()]
 
 
-def few_data(images: Images, batch_size: int, seed: int, *, subset: int = 64) -> list[Segment]:
-    """Each domain cut into subsets; everything is forgotten before each of them.
+def few_data(images: Images, batch_size: int, seed: int, *, subset: Count = 64) -> list[Segment]:
+    """Each domain in small subsets; reset before each subset.
 
     Args:
         images: Of each domain.
         batch_size: Images at once; the last batch of a subset may be smaller.
         seed: Of the order.
-        subset: How many images a subset has.
+        subset: Images per subset.
     """
-    check_count("subset", subset, low=1)
     return [
         Segment(f"{domain} {start // subset + 1}", _batches(items[start : start + subset], batch_size), fresh=True)
         for domain, items in images.items()
@@ -53,16 +53,15 @@ def few_data(images: Images, batch_size: int, seed: int, *, subset: int = 64) ->
     ]
 
 
-def continual(images: Images, batch_size: int, seed: int, *, rounds: int = 1) -> list[Segment]:
-    """One domain after the other, in the order they are named; nothing is forgotten between them.
+def continual(images: Images, batch_size: int, seed: int, *, rounds: Count = 1) -> list[Segment]:
+    """One domain after the other, in the given order; never reset.
 
     Args:
         images: Of each domain.
         batch_size: Images at once; the last batch of a domain may be smaller.
         seed: Of the order.
-        rounds: How often all domains come.
+        rounds: Number of passes over all domains.
     """
-    check_count("rounds", rounds, low=1)
     return [
         Segment(domain if rounds == 1 else f"{domain} {turn + 1}", _batches(items, batch_size), fresh=turn == at == 0)
         for turn in range(rounds)
@@ -71,32 +70,30 @@ def continual(images: Images, batch_size: int, seed: int, *, rounds: int = 1) ->
 
 
 def mixed_batches(images: Images, batch_size: int, seed: int) -> list[Segment]:
-    """Batches of one domain each, those of all domains in a shuffled order; nothing is forgotten."""
+    """Batches of a single domain, shuffled over all domains; never reset."""
     batches = [batch for items in images.values() for batch in _batches(items, batch_size)]
     order = np.random.default_rng([seed, 1]).permutation(len(batches))
     return [Segment("+".join(images), tuple(batches[at] for at in order), fresh=True)]
 
 
 def mixed_images(images: Images, batch_size: int, seed: int) -> list[Segment]:
-    """Images of all domains within each batch, shuffled; nothing is forgotten."""
+    """Images of all domains mixed within each batch; never reset."""
     items = [item for items in images.values() for item in items]
     order = np.random.default_rng([seed, 2]).permutation(len(items))
     return [Segment("+".join(images), _batches([items[at] for at in order], batch_size), fresh=True)]
 
 
-def label_shift(images: Images, batch_size: int, seed: int, *, concentration: float = 0.0) -> list[Segment]:
-    """Labels that come in runs; everything is forgotten before each domain.
+def label_shift(images: Images, batch_size: int, seed: int, *, concentration: NonNegative = 0.0) -> list[Segment]:
+    """Labels in runs, as in a video stream; reset before each domain.
 
     Args:
         images: Of each domain.
         batch_size: Images at once; the last batch of a domain may be smaller.
         seed: Of the order.
-        concentration: 0 sorts by label. Otherwise the images of each class are dealt out to as many slots as there are
-            batches, by shares that a Dirichlet distribution gives, and slots of any length follow each other: of 64
-            images in seven classes the commonest has four fifths at 0.01, three fifths at 0.1, a third at 1, a fifth at
-            10.
+        concentration: Concentration of the Dirichlet distribution that spreads each class over as many slots as there
+            are batches; 0 sorts by label. Of 64 images in seven classes, the most frequent one has four fifths at 0.01,
+            three fifths at 0.1, a third at 1, a fifth at 10.
     """
-    check_number("concentration", concentration, low=0)
     segments = []
     for domain, items in images.items():
         rng = np.random.default_rng([seed, 3])  # for each anew: its order is its own, whatever is beside it

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 from torch import Tensor, nn
 
 from domainadaptor.lab.networks.statistics import reestimate_statistics
-from domainadaptor.options import check_choice, check_count, check_number, coerce_options
+from domainadaptor.option_types import Count, NonNegative
+from domainadaptor.options import check_choice, coerce_options
 
 State = dict[str, Tensor]
 T = TypeVar("T")
@@ -27,8 +28,7 @@ class ValidationScore(NamedTuple):
 class WeightSelection(ABC):
     """Watches a run and keeps weights of it."""
 
-    def __init__(self, *, checks_per_epoch: int = 1) -> None:
-        check_count("checks_per_epoch", checks_per_epoch, low=1)
+    def __init__(self, *, checks_per_epoch: Count = 1) -> None:
         self.checks_per_epoch = checks_per_epoch
 
     def after_step(self, module: nn.Module) -> None:  # noqa: B027
@@ -83,10 +83,10 @@ class BestWeights(WeightSelection):
     """The weights with the highest accuracy on the source validation images; of equals, the earliest.
 
     Args:
-        checks_per_epoch: How often it is taken.
+        checks_per_epoch: Validations per epoch.
     """
 
-    def __init__(self, *, checks_per_epoch: int = 1) -> None:
+    def __init__(self, *, checks_per_epoch: Count = 1) -> None:
         super().__init__(checks_per_epoch=checks_per_epoch)
         self._state: State = {}
         self._check = ValidationScore(0, -1.0, 0.0)
@@ -143,24 +143,23 @@ class _Segment(NamedTuple):
 
 
 class SWAD(WeightSelection):
-    """Averages the weights of every step in the valley of the validation loss. Cha et al., NeurIPS 2021.
+    """Average the weights over the valley of the validation loss (SWAD). Cha et al., NeurIPS 2021.
 
     Never reached: the last weights. Running statistics belong to single steps, so they are estimated anew for the mean.
     The rule is the paper's; its authors' program also takes in some segments of before the valley whose loss is low
     enough, and without a valley ends with the mean of the last segment.
 
     Args:
-        converge: The valley begins when the lowest of so many losses, one after the other, is the oldest of them.
-        tolerance: It ends when the lowest of the last so many losses is too high.
-        ratio: Which is above (1 + ratio) times the mean of the losses at its beginning.
-        checks_per_epoch: How often the validation loss is taken.
+        converge: The valley begins when the oldest of this many consecutive losses is the lowest.
+        tolerance: The valley ends when the lowest of this many latest losses exceeds the threshold.
+        ratio: The threshold is (1 + ratio) times the mean of the losses at the beginning of the valley.
+        checks_per_epoch: Validations per epoch.
     """
 
-    def __init__(self, *, converge: int = 3, tolerance: int = 6, ratio: float = 0.3, checks_per_epoch: int = 4) -> None:
+    def __init__(
+        self, *, converge: Count = 3, tolerance: Count = 6, ratio: NonNegative = 0.3, checks_per_epoch: Count = 4
+    ) -> None:
         super().__init__(checks_per_epoch=checks_per_epoch)
-        check_count("converge", converge, low=1)
-        check_count("tolerance", tolerance, low=1)
-        check_number("ratio", ratio, low=0)
         self.converge, self.tolerance, self.ratio = converge, tolerance, ratio
         self._current = _Average()
         self._recent: deque[_Segment] = deque(maxlen=converge)  # before the valley: what it may begin with

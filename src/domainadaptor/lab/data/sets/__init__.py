@@ -1,1 +1,27 @@
-"""Data sets, one file each: a function from a root folder to a DomainDataset; the folder is the registry."""
+"""Data sets, one file each: a function from a root folder to a DomainDataset; the folder is the registry.
+
+Here are the types of the options that several of them share.
+"""
+
+from typing import Annotated, Literal
+
+from domainadaptor.options import Option
+
+Severity = Annotated[
+    int,
+    Option(
+        "Severity of the corruptions, from 1 (mildest) to 5.",
+        ge=1,
+        le=5,
+        expects="a whole number from 1 (mildest) to 5",
+    ),
+]
+SplitSeed = Annotated[int, Option("Random seed of the split into training and validation images.", ge=0)]
+NoiseSeed = Annotated[int, Option("Random seed of the corruptions.", ge=0)]
+TestedOn = Annotated[
+    Literal["all", "test"],
+    Option(
+        'Test images of a held-out domain: "all" of its images as in the paper\'s program, or the "test" split as in '
+        "Dassl."
+    ),
+]

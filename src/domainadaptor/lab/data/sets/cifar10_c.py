@@ -8,12 +8,12 @@ import numpy as np
 from PIL import Image
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.data.corrupted import CLEAN, check_severity, with_corruptions
+from domainadaptor.lab.data.corrupted import CLEAN, with_corruptions
 from domainadaptor.lab.data.corruptions import CORRUPTIONS
 from domainadaptor.lab.data.domains import Domain, DomainDataset, Example
 from domainadaptor.lab.data.image_folder import TEST_ONLY, for_testing, read_image_folders
 from domainadaptor.lab.data.locate import data_root, descend, find_folder, folders_in, listing
-from domainadaptor.options import check_count
+from domainadaptor.lab.data.sets import NoiseSeed, Severity
 
 __all__ = ["cifar10_c"]
 
@@ -45,7 +45,7 @@ class _ArrayReader:
         return self.path.name
 
 
-def cifar10_c(root: Path | None = None, *, severity: int = 5, seed: int = 0) -> DomainDataset:
+def cifar10_c(root: Path | None = None, *, severity: Severity = 5, seed: NoiseSeed = 0) -> DomainDataset:
     """CIFAR-10-C: CIFAR-10's test images under fifteen corruptions: noise, blur, weather and more.
 
     The published files (labels.npy, fog.npy and so on) are used if they exist. Otherwise the corruptions are computed
@@ -53,12 +53,9 @@ def cifar10_c(root: Path | None = None, *, severity: int = 5, seed: int = 0) -> 
     but other random numbers and drawn frost. The domain "clean" exists if these image files do.
 
     Args:
-        root: The folder that holds it.
-        severity: From 1, the mildest, to 5.
-        seed: Of what is random in the corruptions, where they are made here.
+        root: Folder that holds it.
+        seed: Random seed of the corruptions, where they are computed here.
     """
-    check_severity(severity)
-    check_count("seed", seed, low=0)
     base = data_root(root)
     clean = _clean(base)
     arrays = next((place for name in _ARRAYS if (place := descend(base, name)) and _has_arrays(place)), None)

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Literal
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.data.corrupted import CLEAN, FittedReader, check_severity, with_corruptions
+from domainadaptor.lab.data.corrupted import CLEAN, FittedReader, with_corruptions
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.image_folder import for_testing, read_image_folders
 from domainadaptor.lab.data.locate import data_root, folders_in, listing, only_folders
 from domainadaptor.lab.data.preprocessing import Preprocessing
-from domainadaptor.options import check_choice, check_count
+from domainadaptor.lab.data.sets import NoiseSeed, Severity
+from domainadaptor.option_types import Count
 
 __all__ = ["corrupted"]
 
@@ -17,26 +18,20 @@ __all__ = ["corrupted"]
 def corrupted(
     root: Path | None = None,
     *,
-    severity: int = 5,
+    severity: Severity = 5,
     constants: Literal["cifar", "imagenet"] = "imagenet",
-    size: int | None = None,
-    seed: int = 0,
+    size: Count | None = None,
+    seed: NoiseSeed = 0,
 ) -> DomainDataset:
     """Your own test images, root/<class>/images, clean and with fifteen corruptions: noise, blur, weather and more.
 
     Args:
-        root: The folder that holds the classes.
-        severity: From 1, the mildest, to 5.
-        constants: Those of ImageNet-C or of CIFAR-10-C ("cifar").
-        size: Side of the images before they are corrupted, since the constants are lengths in pixels; 224, or 32 for
-            those of CIFAR-10-C, unless given.
-        seed: Of what is random in the corruptions.
+        root: Folder that holds the classes.
+        constants: Constants of ImageNet-C or of CIFAR-10-C ("cifar").
+        size: Side of the images before they are corrupted, since the constants are lengths in pixels; None: 224, or 32
+            with the constants of CIFAR-10-C.
     """
-    check_severity(severity)
-    check_choice("constants", constants, ("imagenet", "cifar"))
-    check_count("seed", seed, low=0)
     side = (224 if constants == "imagenet" else 32) if size is None else size
-    check_count("size", side, low=1)
     base = data_root(root)
     name = base.resolve().name
     classes = folders_in(base)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.domains import Domain, DomainDataset, Example
+from domainadaptor.lab.data.sets import SplitSeed
 
 __all__ = ["digits"]
 
@@ -45,7 +46,7 @@ class _DrawnReader:
         return self.style
 
 
-def digits(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
+def digits(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
     """Real handwritten digits in four styles; needs no files, only scikit-learn.
 
     Training, validation and test digits are those of the demo; `seed` has no effect.

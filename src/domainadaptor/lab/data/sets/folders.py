@@ -7,6 +7,7 @@ from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.domains import DomainDataset, Split
 from domainadaptor.lab.data.image_folder import SplitFolders, read_image_folders
 from domainadaptor.lab.data.locate import data_root, fold, folders_in, listing, only_folders, some
+from domainadaptor.lab.data.sets import SplitSeed
 
 __all__ = ["folders"]
 
@@ -22,15 +23,14 @@ _PARTS: dict[str, Split] = {
 }
 
 
-def folders(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
+def folders(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
     """Your own domains: root/<domain>/<class>/images, with any names.
 
     If every domain has folders train and val (and test) above its classes, they are the split; without val, a tenth of
     train is drawn for validation.
 
     Args:
-        root: The folder that holds the domains.
-        seed: Of the split into training and validation images.
+        root: Folder that holds the domains.
     """
     base = data_root(root)
     name = base.resolve().name

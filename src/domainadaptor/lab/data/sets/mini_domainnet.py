@@ -7,7 +7,7 @@ from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.domains import DomainDataset, Tested
 from domainadaptor.lab.data.image_folder import read_image_folders, with_lists
 from domainadaptor.lab.data.locate import data_root, find_domains
-from domainadaptor.options import check_choice
+from domainadaptor.lab.data.sets import SplitSeed, TestedOn
 
 __all__ = ["mini_domainnet"]
 
@@ -29,19 +29,16 @@ IMAGES = {"clipart": 18_703, "painting": 31_202, "real": 65_609, "sketch": 24_49
 _PLACES = ("DomainNet", "MiniDomainNet", "DomainNet-126")
 
 
-def mini_domainnet(root: Path | None = None, *, seed: int = 0, tested: str = "all") -> DomainDataset:
+def mini_domainnet(root: Path | None = None, *, seed: SplitSeed = 0, tested: TestedOn = "all") -> DomainDataset:
     """MiniDomainNet: 126 things as clip art, paintings, photographs and sketches; read from DomainNet's folders.
 
     With its lists in a folder splits_mini next to the images, the test lists are the validation images of source
     domains. Without them, all images of these classes of DomainNet are used.
 
     Args:
-        root: The folder that holds DomainNet.
-        seed: Of the split into training and validation images, where the lists are not there.
-        tested: What a domain that was left out is tested on: all of its images, as the paper's program does, or those
-            of its test list, as Dassl does.
+        root: Folder that holds DomainNet.
+        seed: Random seed of the split into training and validation images, used if the lists do not exist.
     """
-    check_choice("tested", tested, ("all", "test"))
     folders = find_domains("DomainNet", data_root(root), _PLACES, _DOMAINS, _CLASSES)
     found = read_image_folders("mini-domainnet", folders, seed, _CLASSES, subset=True)
     base = folders["real"].parent

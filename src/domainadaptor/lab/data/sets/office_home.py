@@ -5,6 +5,7 @@ from pathlib import Path
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.image_folder import SplitFolders, read_image_folders
 from domainadaptor.lab.data.locate import data_root, find_domains
+from domainadaptor.lab.data.sets import SplitSeed
 
 __all__ = ["office_home"]
 
@@ -28,12 +29,12 @@ _PLACES = ("office_home_dg", "OfficeHome", "OfficeHomeDataset_10072016", "Office
 _SPLIT = SplitFolders({"train": "train", "val": "val"})
 
 
-def office_home(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
+def office_home(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
     """Office-Home: four styles of 65 things around a desk and a home.
 
     Args:
-        root: The folder that holds it.
-        seed: Of the split into training and validation images, where Dassl's folders train and val are not there.
+        root: Folder that holds it.
+        seed: Random seed of the split into training and validation images, used without Dassl's folders train and val.
     """
     folders = find_domains("Office-Home", data_root(root), _PLACES, _DOMAINS, _CLASSES)
     return read_image_folders("office-home", folders, seed, _CLASSES, split=_SPLIT)

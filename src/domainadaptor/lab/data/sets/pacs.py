@@ -5,6 +5,7 @@ from pathlib import Path
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.image_folder import read_image_folders, with_lists
 from domainadaptor.lab.data.locate import data_root, find_domains
+from domainadaptor.lab.data.sets import SplitSeed
 
 __all__ = ["pacs"]
 
@@ -25,12 +26,12 @@ _PLACES = (
 _LISTS = ("", "splits", "pacs_label", "pacs_label/pacs_label", "pacs_split", "Train val splits and h5py files pre-read")
 
 
-def pacs(root: Path | None = None, *, seed: int = 0) -> DomainDataset:
+def pacs(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
     """PACS: four styles of the same seven things.
 
     Args:
-        root: The folder that holds it.
-        seed: Of the split into training and validation images, where the published lists are not there.
+        root: Folder that holds it.
+        seed: Random seed of the split into training and validation images, used if the published lists do not exist.
     """
     folders = find_domains("PACS", data_root(root), _PLACES, _DOMAINS, _CLASSES)
     found = read_image_folders("pacs", folders, seed, _CLASSES)

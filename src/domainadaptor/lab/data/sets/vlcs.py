@@ -7,7 +7,7 @@ from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.image_folder import SplitFolders, read_image_folders
 from domainadaptor.lab.data.locate import data_root, find_domains, fold, folders_in
-from domainadaptor.options import check_choice
+from domainadaptor.lab.data.sets import SplitSeed, TestedOn
 
 __all__ = ["vlcs"]
 
@@ -24,19 +24,16 @@ _NUMBERS = {str(number): kind for number, kind in enumerate(_CLASSES)}
 _SPLIT = SplitFolders({"train": "train", "crossval": "val", "test": "test"}, copies=("full",))
 
 
-def vlcs(root: Path | None = None, *, seed: int = 0, tested: str = "all") -> DomainDataset:
+def vlcs(root: Path | None = None, *, seed: SplitSeed = 0, tested: TestedOn = "all") -> DomainDataset:
     """VLCS: five things in photographs from Caltech, LabelMe, PASCAL VOC and SUN.
 
     The published folders train, crossval and test are used if they exist: for training, for validation, and for
     neither. If a domain has only the published folder full, its images are used.
 
     Args:
-        root: The folder that holds it.
-        seed: Of the split into training and validation images, where the published folders are not there.
-        tested: What a domain that was left out is tested on: all of its images, as the paper's program does, or those
-            in its folder "test", as Dassl does.
+        root: Folder that holds it.
+        seed: Random seed of the split into training and validation images, used if the published folders do not exist.
     """
-    check_choice("tested", tested, ("all", "test"))
     folders = find_domains("VLCS", data_root(root), ("VLCS",), _DOMAINS, _CLASSES)
     alone = {domain: inside[0] for domain, folder in folders.items() if len(inside := folders_in(folder)) == 1}
     folders |= {domain: inside for domain, inside in alone.items() if fold(inside.name) in _SPLIT.copies}

@@ -1,6 +1,7 @@
 """ARM: networks that are trained to be adapted, to one domain a batch. Zhang et al., NeurIPS 2021."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,8 @@ from domainadaptor.lab.networks.context import ContextNetwork
 from domainadaptor.lab.networks.statistics import batch_statistics, norm_layers
 from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
 from domainadaptor.lab.training.inner_loop import functional_logits, inner_step
-from domainadaptor.options import check_choice, check_count, check_number, defaults_of
+from domainadaptor.option_types import Count, Learns, NonNegative
+from domainadaptor.options import defaults_of
 from domainadaptor.tasks.learned_loss import LearnedLoss
 
 __all__ = ["arm"]
@@ -116,12 +118,12 @@ def arm(
     network: nn.Module,
     settings: OptimizerSettings,
     *,
-    variant: str = "ll",
-    inner_lr: float = 0.1,
-    learns: str = "norms",
-    context: int = 1,
+    variant: Literal["ll", "bn", "cml"] = "ll",
+    inner_lr: NonNegative = 0.1,
+    learns: Learns = "norms",
+    context: Count = 1,
 ) -> Algorithm:
-    """Trained to be adapted: by a learned loss (the paper's ARM), by batch norm, or by a context network.
+    """Train for adaptation: by a learned loss, batch norm or a context network.
 
     One outer step is taken for all domains together, on the mean of their losses; the paper's program takes a step for
     each domain, one after the other.
@@ -130,14 +132,10 @@ def arm(
         network: What is trained.
         settings: The outer optimizer's, and the number of classes.
         variant: "ll", a learned loss; "bn", batch norm on one domain at a time; "cml", a context network.
-        inner_lr: Of the step down the learned loss.
+        inner_lr: Learning rate of the step on the learned loss.
         learns: What that step changes: "norms" as in the paper's program, or "all" as in ARM's.
         context: Channels that the context network adds to the images.
     """
-    check_choice("variant", variant, ("ll", "bn", "cml"))
-    check_choice("learns", learns, ("norms", "all"))
-    check_number("inner_lr", inner_lr, low=0)
-    check_count("context", context, low=1)
     given = {"inner_lr": inner_lr, "learns": learns, "context": context}
     idle = {"ll": ("context",), "bn": ("inner_lr", "learns", "context"), "cml": ("inner_lr", "learns")}[variant]
     defaults = defaults_of(arm)

@@ -40,12 +40,12 @@ class ERM(Algorithm):
         return {"loss": float(loss.detach()), **numbers}
 
 
-def erm(network: nn.Module, settings: OptimizerSettings, *, tasks: Sequence[str] = ()) -> Algorithm:
-    """Cross-entropy over all source domains as one (DeepAll).
+def erm(network: nn.Module, settings: OptimizerSettings, *, tasks: str | Sequence[str] = ()) -> Algorithm:
+    """Minimize the cross-entropy over all source domains (DeepAll).
 
     Args:
         network: What is trained.
         settings: The outer optimizer's, and the number of classes.
-        tasks: Self-supervised tasks trained along, each with a head of its own: "rotation", "jigsaw".
+        tasks: Self-supervised tasks trained alongside, each with its own head: "rotation", "jigsaw".
     """
     return ERM(network, settings, (tasks,) if isinstance(tasks, str) else tuple(tasks))

@@ -11,7 +11,8 @@ from domainadaptor.lab.data.loaders import DomainBatch
 from domainadaptor.lab.networks.heads import features_of
 from domainadaptor.lab.networks.statistics import frozen_statistics
 from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
-from domainadaptor.options import check_number, suggestion
+from domainadaptor.option_types import NonNegative, Positive
+from domainadaptor.options import suggestion
 
 __all__ = ["fsdcl"]
 
@@ -122,29 +123,25 @@ def fsdcl(
     settings: OptimizerSettings,
     *,
     stage: str = "layer2",
-    consistency: float = 12.0,
-    contrast: float = 0.3,
-    spread: float = 1.0,
-    sharpness: float = 0.5,
-    temperature: float = 0.15,
+    consistency: NonNegative = 12.0,
+    contrast: NonNegative = 0.3,
+    spread: NonNegative = 1.0,
+    sharpness: Positive = 0.5,
+    temperature: Positive = 0.15,
 ) -> Algorithm:
-    """Feature stylization with a consistent answer, and domain-aware contrast.
+    """Feature stylization with consistent predictions, and domain-aware contrast.
 
     Its authors keep the norm layers frozen; here they learn, as with every other algorithm.
 
     Args:
         network: What is trained.
         settings: The outer optimizer's, and the number of classes.
-        stage: The part of the network whose map is stylized.
+        stage: Layer whose feature map is stylized.
         consistency: Weight of the agreement with the stylized pass.
         contrast: Weight of the contrastive loss.
-        spread: How wide styles are drawn, in deviations over channels. Its authors write 10, but of deviations that
-            their program takes over images by a slip (a tenth to a half of these); 10 of these end in one answer.
-        sharpness: Temperature of the plain answer that the stylized one must agree with.
-        temperature: Of the contrastive loss.
+        spread: Width of the style distribution, in standard deviations over channels. The authors use 10, but their
+            program takes the deviations over images, which are 2 to 10 times smaller; 10 of these collapses training.
+        sharpness: Temperature of the plain prediction that the stylized one must agree with.
+        temperature: Temperature of the contrastive loss.
     """
-    for name, value in [("consistency", consistency), ("contrast", contrast), ("spread", spread)]:
-        check_number(name, value, low=0)
-    for name, value in [("sharpness", sharpness), ("temperature", temperature)]:
-        check_number(name, value, low=0, above=True)
     return FSDCL(network, settings, stage, consistency, contrast, spread, sharpness, temperature)

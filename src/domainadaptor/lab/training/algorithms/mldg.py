@@ -10,7 +10,7 @@ from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.loaders import DomainBatch
 from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
 from domainadaptor.lab.training.inner_loop import functional_logits, inner_step
-from domainadaptor.options import check_flag, check_number
+from domainadaptor.option_types import NonNegative
 
 __all__ = ["mldg"]
 
@@ -51,16 +51,14 @@ class MLDG(Algorithm):
 
 
 def mldg(
-    network: nn.Module, settings: OptimizerSettings, *, beta: float = 1.0, second_order: bool = False
+    network: nn.Module, settings: OptimizerSettings, *, beta: NonNegative = 1.0, second_order: bool = False
 ) -> Algorithm:
-    """A step on some source domains must also help on another one.
+    """Meta-learning: a step on some source domains must help on another.
 
     Args:
         network: What is trained.
         settings: The outer optimizer's, and the number of classes; the inner step has its rate.
-        beta: Weight of the loss on the domain that was left out.
-        second_order: Differentiate through the inner step; off as in the paper's program.
+        beta: Weight of the loss on the held-out source domain.
+        second_order: Differentiate through the inner step; off in the paper's program.
     """
-    check_number("beta", beta, low=0)
-    check_flag("second_order", second_order)
     return MLDG(network, settings, beta, second_order)

@@ -13,7 +13,7 @@ from domainadaptor.lab.data.loaders import DomainBatch
 from domainadaptor.lab.networks.statistics import reestimate_statistics
 from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
 from domainadaptor.lab.training.distributed import average_gradients
-from domainadaptor.options import check_count, check_number
+from domainadaptor.option_types import Count, Positive
 
 __all__ = ["mvrml"]
 
@@ -101,11 +101,11 @@ def mvrml(
     network: nn.Module,
     settings: OptimizerSettings,
     *,
-    trajectories: int = 3,
-    length: int = 3,
-    outer_lr: float = 0.05,
+    trajectories: Count = 3,
+    length: Count = 3,
+    outer_lr: Positive = 0.05,
 ) -> Algorithm:
-    """Several short trajectories over random splits of the domains, and a step toward the mean of their ends.
+    """Step toward the mean end of short trajectories over random domain splits.
 
     An update takes `trajectories` times `length` batches of each domain, so that an epoch has as many times fewer
     updates than that of another algorithm; its authors' epochs see the images as many times more often. Theirs has the
@@ -115,11 +115,8 @@ def mvrml(
     Args:
         network: What is trained.
         settings: The inner optimizer's (Adam; its authors' rate is 0.001), and the number of classes.
-        trajectories: How many start from the same weights.
-        length: Steps of a trajectory, each on all domains.
-        outer_lr: Share of the way to the mean of the ends.
+        trajectories: Number of trajectories that start from the same weights.
+        length: Steps per trajectory, each on all domains.
+        outer_lr: Fraction of the way to the mean of the ends.
     """
-    check_count("trajectories", trajectories, low=1)
-    check_count("length", length, low=1)
-    check_number("outer_lr", outer_lr, low=0, above=True)
     return MVRML(network, settings, trajectories, length, outer_lr)
