@@ -22,7 +22,6 @@ from domainadaptor.options import Option as Option
 
 if TYPE_CHECKING:
     from domainadaptor.adaptation.adapt import adapt as adapt
-    from domainadaptor.adaptation.adaptor import Adaptation as Adaptation
     from domainadaptor.adaptation.adaptor import Adaptor as Adaptor
     from domainadaptor.adaptation.guard import CollapseGuard as CollapseGuard
     from domainadaptor.adaptation.logits import OutputReader as OutputReader
@@ -31,14 +30,15 @@ if TYPE_CHECKING:
     from domainadaptor.adaptation.objective import Objective as Objective
     from domainadaptor.adaptation.predict import predict as predict
     from domainadaptor.adaptation.predictor import Predictor as Predictor
+    from domainadaptor.adaptation.result import Adaptation as Adaptation
     from domainadaptor.adaptation.step import StepAdaptor as StepAdaptor
-    from domainadaptor.norms.batch_only import batch_only as batch_only
     from domainadaptor.norms.mixed import MixedNorm as MixedNorm
+    from domainadaptor.norms.mixed import batch_only as batch_only
 
 __version__ = "0.1.0"
 
 _LAZY = {
-    "Adaptation": "adaptation.adaptor",
+    "Adaptation": "adaptation.result",
     "Adaptor": "adaptation.adaptor",
     "CollapseGuard": "adaptation.guard",
     "LogitLoss": "adaptation.objective",
@@ -48,7 +48,7 @@ _LAZY = {
     "Predictor": "adaptation.predictor",
     "StepAdaptor": "adaptation.step",
     "adapt": "adaptation.adapt",
-    "batch_only": "norms.batch_only",
+    "batch_only": "norms.mixed",
     "entropy": "adaptation.losses",
     "predict": "adaptation.predict",
 }

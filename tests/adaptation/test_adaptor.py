@@ -42,7 +42,7 @@ def test_the_network_is_untouched(method, images):
     adaptor(images)
     adaptor.adapt(images[:1])
     with contextlib.suppress(UnsupportedNetwork):
-        adaptor.adapted(one_network(method, images))
+        adaptor.adapted_network(one_network(method, images))
     adaptor.reset()
     adaptor.double()
     adaptor.load_state_dict({name: t + 1 for name, t in adaptor.state_dict().items()})
@@ -132,7 +132,7 @@ def test_no_plain_network_answers_in_place_of_its_head(method, net, images):
     adaptor.reset()
     adaptor(images)
     with pytest.raises(UnsupportedNetwork, match="in place of the network's head"):
-        adaptor.adapted(images)
+        adaptor.adapted_network(images)
     assert torch.equal(adaptor(images), second)
     adaptor.reset()
     assert torch.equal(adaptor(images), first)
@@ -144,9 +144,9 @@ def test_the_adapted_plain_network_repeats_the_adapted_logits(method, images):
     adaptor = make(net, method, **({"lr": 0.1, "steps": 2} if method in LEARNING else {}))
     if method in ANSWER_THEMSELVES:
         with pytest.raises(UnsupportedNetwork, match=r"adaptor\(images\) instead"):
-            adaptor.adapted(images)
+            adaptor.adapted_network(images)
         return
-    plain = adaptor.adapted(images)
+    plain = adaptor.adapted_network(images)
     assert type(plain) is GoldenNet
     assert not plain.training
     after = {"predict": "after"} if "predict" in da.method_info(method).defaults else {}
@@ -167,13 +167,13 @@ def test_tied_norms_and_bfloat16_are_repeated_too(method, net, images):
     net.bn3.weight, net.bn3.running_mean = net.bn2.weight, net.bn2.running_mean
     for network, x in ((net, images), (half, images.bfloat16())):
         adaptor = make(network, method)
-        torch.testing.assert_close(adaptor.adapted(x)(x).detach(), adaptor(x), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(adaptor.adapted_network(x)(x).detach(), adaptor(x), atol=1e-5, rtol=1e-5)
 
 
 def test_the_unfolded_adapted_network_repeats_too(net, images):
     for options in ({"fold": False}, {"fold": False, "loss": "gem-t", "lr": 0.1}, {"alpha": 0.3, "fold": False}):
         adaptor = da.adapt(net, "adamixbn", **options)
-        torch.testing.assert_close(adaptor.adapted(images)(images).detach(), adaptor(images), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(adaptor.adapted_network(images)(images).detach(), adaptor(images), atol=1e-5, rtol=1e-5)
 
 
 def test_frozen_tensors_share_storage_and_wrapping_is_light():
@@ -316,7 +316,7 @@ def test_a_move_or_a_state_that_is_refused_leaves_the_adaptor_as_it_was(net, ima
         large.half()
     assert next(large.parameters()).dtype == torch.float32
     net.bn1.running_var[0] = wrong["bn2.running_var"][0]
-    adaptor._watch = da.adapt(net)._watch
+    adaptor._changes = da.adapt(net)._changes
     assert torch.equal(adaptor(images), expected)
     assert torch.equal(adaptor.state_dict()["fc.weight"], net.fc.weight)
 
@@ -342,7 +342,7 @@ def test_assigned_weights_are_not_shared_objects(net, images):
 
 
 def test_unadapted_is_the_source(net, images):
-    assert torch.equal(da.adapt(net, "domainadaptor-t").unadapted(images), net(images))
+    assert torch.equal(da.adapt(net, "domainadaptor-t").source_logits(images), net(images))
     assert torch.equal(da.adapt(net, "source")(images), net(images))
 
 

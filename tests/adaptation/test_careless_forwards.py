@@ -34,7 +34,7 @@ def test_a_forward_that_writes_to_buffers_and_input_does_no_harm(images):
     first = adaptor(images)
     assert torch.equal(adaptor(images), first)
     assert torch.equal(images, held)
-    adaptor.unadapted(images)
+    adaptor.source_logits(images)
     adaptor(images[:0])
     assert float(net.calls) == float(net.total) == 0
     assert float(adaptor.state_dict()["calls"]) == float(adaptor.state_dict()["total"]) == 0
@@ -75,7 +75,7 @@ def test_a_forward_that_writes_to_its_parameters_does_no_harm(method, images):
         assert_same(before, fingerprint(net))
         assert all(torch.equal(value, state[name]) for name, value in adaptor.state_dict().items())
     assert torch.equal(copy.deepcopy(adaptor)(images), first)
-    assert torch.equal(adaptor.unadapted(images), copy.deepcopy(net)(images))
+    assert torch.equal(adaptor.source_logits(images), copy.deepcopy(net)(images))
     assert adaptor.source.c1.weight.data_ptr() == net.c1.weight.data_ptr()
     assert adaptor.source.fc.weight.data_ptr() != net.fc.weight.data_ptr()
 

@@ -53,7 +53,7 @@ def test_running_in_train_mode_is_explained(net, images):
     with pytest.raises(SourceChanged, match=r"train mode.*network\.eval\(\)"):
         adaptor(images)
     with pytest.raises(SourceChanged):
-        adaptor.unadapted(images)
+        adaptor.source_logits(images)
 
 
 def test_what_is_no_edit_is_not_noticed(net, images):

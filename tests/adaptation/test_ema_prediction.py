@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from domainadaptor.adaptation.ema_prediction import AveragePrediction
+from domainadaptor.adaptation.ema import EmaPrediction
 
 FIRST = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]], dtype=torch.float64)
 SECOND = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
@@ -14,7 +14,7 @@ SECOND = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
     [(False, [0.375, 0.375, 0.25]), (True, [0.75 / 3 + 0.25 * 0.375, 0.75 / 3 + 0.25 * 0.375, 0.75 / 3 + 0.25 * 0.25])],
 )
 def test_it_begins_with_the_first_batch_or_uniform(uniform, after_first):
-    average = AveragePrediction(0.75, uniform=uniform)
+    average = EmaPrediction(0.75, uniform=uniform)
     assert average.empty
     assert average.before(FIRST).tolist() == pytest.approx([1 / 3] * 3)
     average.add(FIRST)
@@ -26,7 +26,7 @@ def test_it_begins_with_the_first_batch_or_uniform(uniform, after_first):
 
 
 def test_it_goes_back():
-    average = AveragePrediction(0.5, uniform=False)
+    average = EmaPrediction(0.5, uniform=False)
     average.add(FIRST)
     held = average.memory()
     for _ in range(2):
@@ -39,6 +39,6 @@ def test_it_goes_back():
 
 
 def test_it_follows_the_precision_of_the_batch():
-    average = AveragePrediction(0.5, uniform=False)
+    average = EmaPrediction(0.5, uniform=False)
     average.add(FIRST)
     assert average.before(SECOND.float()).dtype == torch.float32

@@ -274,7 +274,7 @@ def test_a_trip_starts_the_count_of_batches_anew():
     x = batch(6, 3, 12, 12)
     adaptor = da.adapt(net, "tent", lr=10.0, guard=True, reset_every=2)
     assert all(adaptor.adapt(x).fell_back for _ in range(4))
-    assert torch.equal(adaptor.adapted(x)(x), net(x))
+    assert torch.equal(adaptor.adapted_network(x)(x), net(x))
 
 
 def test_a_peek_past_the_guard_shows_what_was_learned():

@@ -71,8 +71,8 @@ def test_earlier_layers_still_mix_statistics(net, images):
     result, mixed = adaptor.adapt(images), da.adapt(net, "adamixbn").adapt(images)
     torch.testing.assert_close(result.before, mixed.logits)
     assert result.alpha["bn1"] == pytest.approx(mixed.alpha["bn1"])
-    changed = adaptor.adapted(images).state_dict()
-    plain = da.adapt(net, "adamixbn").adapted(images).state_dict()
+    changed = adaptor.adapted_network(images).state_dict()
+    plain = da.adapt(net, "adamixbn").adapted_network(images).state_dict()
     torch.testing.assert_close(changed["bn1.weight"], plain["bn1.weight"])
     assert not torch.allclose(changed["bn2.weight"], plain["bn2.weight"])
 

@@ -74,7 +74,7 @@ def test_looking_and_empty_batches_change_nothing(method, net):
     seen = []
     for images in BATCHES:
         seen.append(adaptor(images))
-        assert torch.equal(adaptor.unadapted(images), net(images))
+        assert torch.equal(adaptor.source_logits(images), net(images))
         adaptor(images[:0])
         adaptor.layers()
         adaptor.state_dict()

@@ -4,13 +4,13 @@ import torch
 from torch import nn
 from torch.optim import Adam
 
-from domainadaptor.adaptation.state import Draws, KeptOptimizer
+from domainadaptor.adaptation.state import SeededGenerator, LazyOptimizer
 
 
 def test_an_optimizer_goes_back_twice():
     """A step after going back must not write to what it went back to."""
     weight = nn.Parameter(torch.ones(3))
-    kept = KeptOptimizer(lambda learnable: Adam(learnable, lr=0.1))
+    kept = LazyOptimizer(lambda learnable: Adam(learnable, lr=0.1))
 
     def step() -> None:
         weight.grad = torch.tensor([1.0, 2.0, 3.0])
@@ -30,7 +30,7 @@ def test_an_optimizer_goes_back_twice():
 
 
 def test_draws_go_back():
-    draws = Draws(3)
+    draws = SeededGenerator(3)
     first = torch.rand(2, generator=draws.generator)
     held = draws.memory()
     second = torch.rand(2, generator=draws.generator)

@@ -21,7 +21,7 @@ def test_no_images_give_an_empty_answer(method, net):
     assert result.loss is None
     assert "empty" in result.note
     assert make(net, method)(torch.zeros(0, 3, 12, 12)).shape == (0, 7)
-    assert make(net, method).adapted(torch.zeros(0, 3, 12, 12)).state_dict().keys() == net.state_dict().keys()
+    assert make(net, method).adapted_network(torch.zeros(0, 3, 12, 12)).state_dict().keys() == net.state_dict().keys()
 
 
 HOSTILE = {
@@ -106,7 +106,7 @@ def test_steps_that_are_far_too_long_fall_back(net, images):
     assert result.fell_back
     assert torch.equal(result.logits, net(images))
     assert "lr" in result.note
-    assert torch.equal(adaptor.adapted(images)(images), net(images))
+    assert torch.equal(adaptor.adapted_network(images)(images), net(images))
 
 
 def test_no_step_changes_nothing(net, images):
@@ -136,7 +136,7 @@ def test_a_layer_used_twice_is_mixed_but_neither_folded_nor_stepped(images):
     unfolded = da.adapt(net, "adamixbn", fold=False).adapt(images)
     torch.testing.assert_close(result.before, unfolded.logits, atol=1e-5, rtol=1e-5)
     with pytest.raises(UnsupportedNetwork, match="bn1 was used more than once"):
-        adaptor.adapted(images)
+        adaptor.adapted_network(images)
     for options in ({"alpha": 1.0, "fold": False}, {"alpha": 1.0}):
         torch.testing.assert_close(da.adapt(net, "adamixbn", **options)(images), net(images).detach())
 

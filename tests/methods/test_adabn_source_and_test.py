@@ -45,7 +45,7 @@ def test_it_is_plain_inference_with_the_statistics_of_all(variance, correction):
     net = network()
     adaptor = da.adapt(net, METHOD, source_images=SOURCE, target_images=TARGET, variance=variance)
     p = literal([*SOURCE, *TARGET], correction)
-    plain = adaptor.adapted(BATCHES[0]).state_dict()
+    plain = adaptor.adapted_network(BATCHES[0]).state_dict()
     assert all(torch.allclose(plain[name], p[name], atol=1e-9) for name in p if "num_batches" not in name)
     for x in (*BATCHES, BATCHES[0][:1]):
         torch.testing.assert_close(adaptor(x), logits(p, x, by_running(p)), **EXACT)
@@ -94,7 +94,7 @@ def test_a_layer_used_twice_has_the_statistics_of_both_uses():
 
     net = stir(Twice()).double()
     adaptor = da.adapt(net, METHOD, source_images=SOURCE[0], target_images=TARGET[0])
-    torch.testing.assert_close(adaptor.adapted(BATCHES[0])(BATCHES[0]).detach(), adaptor(BATCHES[0]), **EXACT)
+    torch.testing.assert_close(adaptor.adapted_network(BATCHES[0])(BATCHES[0]).detach(), adaptor(BATCHES[0]), **EXACT)
     unused = next(layer for layer in adaptor.layers() if layer.name == "bn3")
     assert not unused.adapts
 

@@ -107,7 +107,7 @@ def test_looking_at_the_adapted_network_counts_as_one_batch():
     one, other = (da.adapt(network(), "delta", lr=0.05) for _ in range(2))
     for x in BATCHES[:3]:
         one(x)
-        other.adapted(x)
+        other.adapted_network(x)
     assert torch.equal(one(BATCHES[3]), other(BATCHES[3]))
 
 

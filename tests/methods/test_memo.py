@@ -64,10 +64,10 @@ def test_an_answer_does_not_depend_on_the_batch():
 
 def test_a_plain_network_is_that_of_one_image():
     adaptor = da.adapt(network(), "memo", views=4, lr=0.1)
-    plain = adaptor.adapted(IMAGES[1:2])
+    plain = adaptor.adapted_network(IMAGES[1:2])
     torch.testing.assert_close(plain(IMAGES[1:2]).detach(), adaptor(IMAGES[1:2]))
     with pytest.raises(UnsupportedNetwork, match="every one of the 4 images"):
-        adaptor.adapted(IMAGES)
+        adaptor.adapted_network(IMAGES)
     torch.testing.assert_close(adaptor(IMAGES[1:2]), plain(IMAGES[1:2]).detach())
 
 

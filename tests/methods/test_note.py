@@ -174,7 +174,7 @@ def test_before_any_step_it_is_the_network_and_only_norms_learn():
     parts = ("weight", "bias", "running_mean", "running_var")
     assert changed == {f"{bn}.{part}" for bn in ("bn1", "bn2", "bn3") for part in parts}
     assert {layer.why for layer in adaptor.layers()} == {"statistics, scale and shift"}
-    plain = adaptor.adapted(BATCHES[1])
+    plain = adaptor.adapted_network(BATCHES[1])
     assert isinstance(plain.bn1, InstanceAwareBatchNorm2d)
 
 

@@ -133,9 +133,9 @@ def test_layer_norms_learn_too():
 def test_a_plain_network_can_hold_it_without_the_prior():
     x = BATCHES[0]
     with pytest.raises(UnsupportedNetwork, match="prior=False"):
-        da.adapt(network(), "roid").adapted(x)
+        da.adapt(network(), "roid").adapted_network(x)
     options = {"lr": 0.05, "prior": False}
-    plain = da.adapt(network(), "roid", **options).adapted(x)
+    plain = da.adapt(network(), "roid", **options).adapted_network(x)
     torch.testing.assert_close(plain(x).detach(), da.adapt(network(), "roid", predict="after", **options)(x))
 
 

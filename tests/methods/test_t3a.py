@@ -92,7 +92,7 @@ def test_a_batch_that_fails_leaves_no_supports():
     adaptor(BATCHES[0])
     other(BATCHES[0])
     with pytest.raises(da.UnsupportedNetwork):
-        adaptor.adapted(BATCHES[1])
+        adaptor.adapted_network(BATCHES[1])
     assert torch.equal(adaptor(BATCHES[2]), other(BATCHES[2]))
 
 

@@ -62,7 +62,7 @@ def test_known_layers_are_neutral_and_learn(name):
 def test_adapted_plain_network_repeats_known_layers(name):
     net, x = around(KNOWN[name]()), batch(8, 3, 8, 8)
     adaptor = da.adapt(net, "adamixbn") if name == "not affine" else da.adapt(net, "domainadaptor-t", lr=0.1)
-    plain = adaptor.adapted(x)
+    plain = adaptor.adapted_network(x)
     assert type(plain[1]) is type(net[1])
     torch.testing.assert_close(plain(x).detach(), adaptor(x), atol=1e-5, rtol=1e-5)
 

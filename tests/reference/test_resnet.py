@@ -112,7 +112,7 @@ def test_only_later_stages_of_a_resnet_learn_and_run_again(monkeypatch, adapt_fr
     expected[first] -= steps  # the convolution before the first norm that learns
     assert [ran.count(stage) for stage in STAGES] == expected
     assert len(result.alpha) == 20
-    torch.testing.assert_close(adaptor.adapted(x)(x), result.logits, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(adaptor.adapted_network(x)(x), result.logits, atol=1e-9, rtol=1e-9)
     if steps == 1:
         literally = literal(network, x, "gem-t", 0.1, tuple(STAGES[first:]))
         torch.testing.assert_close(result.logits, literally, atol=1e-9, rtol=1e-9)

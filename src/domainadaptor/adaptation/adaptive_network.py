@@ -1,4 +1,4 @@
-"""AdaptiveNetwork: the source's network with stand-ins for its norms, and perhaps weights of its own."""
+"""AdaptiveNetwork: the source model with replaced norm layers, and weights of its own where all of them learn."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -6,24 +6,26 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from domainadaptor.adaptation.copying import twin
+from domainadaptor.adaptation.copying import independent_copy, twin
 from domainadaptor.adaptation.features import FeatureTap, find_head
 from domainadaptor.adaptation.layer_selection import layers_before
-from domainadaptor.adaptation.prefix_cache import Stem
+from domainadaptor.adaptation.logits import in_loss_precision
+from domainadaptor.adaptation.prefix_cache import PrefixCache
 from domainadaptor.adaptation.snapshot import Snapshot
-from domainadaptor.adaptation.state import Part
+from domainadaptor.adaptation.state import Stateful
 from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.norms.base import AdaptiveNorm
+from domainadaptor.norms.batch import AdaptiveBatchNorm
 from domainadaptor.norms.mixed import MixedNorm
 from domainadaptor.norms.recognize import SourceNorm, find_norms
 from domainadaptor.norms.tuned import TunedNorm, find_other_norms
 
-NormPolicy = Callable[[SourceNorm], AdaptiveNorm]
+NormFactory = Callable[[SourceNorm], AdaptiveNorm]
 Learns = Literal["nothing", "norms", "all"]
 
 
 class LayerReport(NamedTuple):
-    """What becomes of one norm layer."""
+    """What happens to one norm layer."""
 
     name: str
     kind: str
@@ -31,87 +33,106 @@ class LayerReport(NamedTuple):
     why: str
 
 
-class AdaptiveNetwork(Part):
-    """The network that adapts: the source's own parameters, but for norms, and weights where all of them learn.
+class AdaptiveNetwork(Stateful):
+    """A copy of the source model that adapts. It shares the source model's parameters, except those that learn.
 
     Args:
-        source: The network as it was given.
-        norm: Makes the stand-in for one batch norm layer; None keeps them.
+        source: The source model.
+        read_logits: Extracts the logits from what the network returns, given the number of images.
+        norm: Makes the replacement of one batch norm layer; None keeps them.
         learns: "nothing", the scales and shifts of "norms", or "all" weights.
-        others: Whether layer, group and instance norms learn too; then a network may have those alone.
+        others: Whether layer, group and instance norms learn too; then a network may have only those.
         skip: Names of layers, or of modules that hold them, whose scale and shift do not learn.
-        adapt_from: The share of norm layers, or the name, before which scales and shifts do not learn either.
+        adapt_from: A fraction of the norm layers, or a layer name, before which scales and shifts do not learn.
         head: Name of the linear layer whose input are the features; "" finds it, None needs no features.
-        special: Makes stand-ins for norm layers of kinds that `norm` is not for, by name.
-        again: Whether batches get several passes, so that what these have in common is kept for the next.
+        special: Makes replacements, by name, for norm layers that `norm` is not for.
+        repeated: Whether a batch gets several passes, so that what these have in common is cached.
     """
 
     def __init__(
         self,
         source: nn.Module,
+        read_logits: Callable[[object, int], Tensor],
         *,
-        norm: NormPolicy | None,
+        norm: NormFactory | None,
         learns: Learns = "norms",
         others: bool = False,
         skip: tuple[str, ...] = (),
         adapt_from: str | float = 0.0,
         head: str | None = None,
         special: Callable[[nn.Module], Mapping[str, AdaptiveNorm]] | None = None,
-        again: bool = False,
+        repeated: bool = False,
     ) -> None:
-        made = {} if special is None else special(source)
-        tuned = find_other_norms(source) if others else {}
-        found, self.left = ({}, {}) if norm is None else find_norms(source, required=not tuned)
-        self.norms: dict[str, AdaptiveNorm] = {}
-        if norm is not None:
-            self.norms |= {name: norm(layer) for name, layer in found.items()}
-        self.norms |= {name: TunedNorm(layer) for name, layer in tuned.items()}
-        self.norms |= made
+        self._source_model = source
+        self._read_logits = read_logits
+        self._settings: dict[str, Any] = {
+            "norm": norm, "learns": learns, "others": others, "skip": skip, "adapt_from": adapt_from,
+            "head": head, "special": special, "repeated": repeated,
+        }  # fmt: skip
         self._learns = learns
-        order = [name for name, _ in source.named_modules() if name in self.norms]
-        self._skip = (*skip, *layers_before(adapt_from, order))
-        layers = {name: layer.layer for name, layer in found.items()} | tuned
-        layers |= {name: source.get_submodule(name) for name in made}
-        replaced = {layers[name]: stand_in for name, stand_in in self.norms.items()}
+        self.norms, self._left = _make_norms(source, norm, others, special)
+        layers = {name: source.get_submodule(name) for name in self.norms}
+        self.norms = {name: self.norms[name] for name, _ in source.named_modules() if name in self.norms}
+        self._skip = (*skip, *layers_before(adapt_from, list(self.norms)))
+        self._kinds = {name: type(source.get_submodule(name)).__name__ for name in [*self.norms, *self._left]}
+        self._check_something_learns(skip, adapt_from)
+        replaced = {layers[name]: norm for name, norm in self.norms.items()}
+        self.network = twin(source, replaced, private=learns == "all").eval()
         self._source = dict(source.named_parameters())
-        private = learns == "all"
-        self.network = twin(source, replaced, private=private).eval()
         self.weights: dict[str, nn.Parameter] = {}
-        if private:
+        if learns == "all":
             self.weights = {name: p for name, p in self.network.named_parameters() if name in self._source}
-        self._kinds = {name: type(source.get_submodule(name)).__name__ for name in [*self.norms, *self.left]}
-        if learns == "norms" and not any(stand_in.learns for stand_in in self.norms.values()):
-            raise UnsupportedNetwork(
-                "no norm layer has a scale or a shift to learn; use loss=None to mix statistics only"
-            )
-        for name, stand_in in self.norms.items():
-            for p in stand_in.learnable():
+        for name, layer in self.norms.items():
+            for p in layer.learnable():
                 p.requires_grad_(learns != "nothing" and not self._skips(name))
-        if learns == "norms" and all(self._skips(name) for name, n in self.norms.items() if n.learns):
-            raise UnsupportedNetwork(
-                f"nothing is left to learn: skip={skip} and adapt_from={adapt_from!r} leave out every norm layer; "
-                "name fewer"
-            )
-        # Stand-ins are made at the source; folding and steps move them away from it.
-        self._start = {
-            f"{name}.{part}": p.detach().clone()
-            for name, norm in self.norms.items()
-            for part, p in zip(norm.learns, norm.learnable(), strict=True)
-        }
         for p in self.weights.values():
             p.requires_grad_(True)
+        self._tensors = [t for norm in self.norms.values() for t in norm.tensors.values()]
+        self._tensors += list(self.weights.values())
         self.tap = None if head is None else FeatureTap(self.network, find_head(self.network, head or None))
-        self.stem = Stem(self.network) if again else None
-        for mixed in self.mixed().values():
-            mixed.again = again
+        self._prefix = PrefixCache(self.network) if repeated else None
+        for layer in self.norms.values():
+            if isinstance(layer, MixedNorm):
+                layer.cached = repeated
         self._buffers = Snapshot(self.network, source)
+        self._first = True  # the next pass is the first of its batch
 
-    def learnable(self) -> list[nn.Parameter]:
-        """What steps change: of layers that the last first pass used, once each."""
-        return list(self.named_learnable().values())
+    def __call__(self, images: Tensor) -> Tensor:
+        """Run one pass and return the logits, (N, K).
 
-    def named_learnable(self) -> dict[str, nn.Parameter]:
-        """The same by name: "layer.scale", "layer.shift", and a weight's own name."""
+        Raises:
+            UnsupportedNetwork: The network used none of its norm layers, or returned no logits.
+        """
+        # A layer that is found to be used more than once must not be folded, so its first pass is repeated.
+        while True:
+            for norm in self.norms.values():
+                norm.begin_pass()
+            # A first layer that works in place would write to the user's images.
+            output = self.network(images.clone() if self._prefix is None else self._prefix.input(images))
+            if not self._first or not self._found_reuse():
+                break
+        if self._first:
+            self._mark_used()
+            self._first = False
+        logits = self._read_logits(output, len(images))
+        if self.tap is not None:
+            self.tap.verify(logits)
+        return logits
+
+    def independent(self) -> "AdaptiveNetwork":
+        """Return the same network made of an independent copy of the source model."""
+        return AdaptiveNetwork(independent_copy(self._source_model).eval(), self._read_logits, **self._settings)
+
+    def features(self) -> Tensor:
+        """Return what the head was given in the last pass, (N, D), in at least float32."""
+        assert self.tap is not None
+        return in_loss_precision(self.tap.features())
+
+    def learnable(self) -> dict[str, nn.Parameter]:
+        """Return what steps change, by name: "layer.scale", "layer.shift", and the names of weights.
+
+        Layers that the first pass did not use, or used more than once, do not learn.
+        """
         norms = {
             f"{name}.{part}": p
             for name, norm in self.norms.items()
@@ -122,102 +143,145 @@ class AdaptiveNetwork(Part):
         return {**norms, **self.weights}
 
     def start(self, name: str) -> Tensor:
-        """Where the source has what `named_learnable` gives under this name."""
-        return self._source[name].detach() if name in self.weights else self._start[name]
+        """Return the source model's value of what `learnable` gives under this name."""
+        if name in self.weights:
+            return self._source[name].detach()
+        layer, _, part = name.rpartition(".")
+        return self.norms[layer].source_tensors[part]
 
-    def _skips(self, name: str) -> bool:
-        return any(name == skipped or name.startswith(f"{skipped}.") for skipped in self._skip)
-
-    def begin_pass(self) -> None:
-        """A new pass begins."""
-        for norm in self.norms.values():
-            norm.begin_pass()
-
-    def find_reused(self) -> bool:
-        """Looks which layers the last pass used more than once; true if that is news, and the pass must be repeated."""
-        reused = {name for name, norm in self.norms.items() if norm.passes > 1}
-        news = reused != {name for name, norm in self.norms.items() if norm.reused}
-        if news:
-            for name, norm in self.norms.items():
-                norm.reset()
-                norm.reused = name in reused
-        return news
-
-    def mark_used(self) -> None:
-        """Remembers which layers the last pass used.
-
-        Raises:
-            UnsupportedNetwork: It used none.
-        """
-        for norm in self.norms.values():
-            norm.used = norm.passes > 0
-        if self.norms and not any(norm.used for norm in self.norms.values()):
-            raise UnsupportedNetwork(
-                "the network's forward did not use any of its norm layers, so nothing can be adapted"
-            )
-
-    def mixed(self) -> dict[str, MixedNorm]:
-        """The stand-ins for batch norms, by name."""
-        return {name: norm for name, norm in self.norms.items() if isinstance(norm, MixedNorm)}
-
-    def alphas(self) -> dict[str, float]:
-        """Layer -> weight of its source statistics in the last pass; "layer[i]" for the uses of a reused layer."""
-        alphas: dict[str, float] = {}
-        for name, norm in self.mixed().items():
-            keys = [name] if len(norm.uses) == 1 else [f"{name}[{i}]" for i in range(len(norm.uses))]
-            alphas |= {key: float(use.alpha) for key, use in zip(keys, norm.uses, strict=True)}
+    def alphas(self) -> dict[str, Tensor | float]:
+        """Return the weight of the source statistics in the last pass, by layer."""
+        alphas: dict[str, Tensor | float] = {}
+        for name, uses in self._uses().items():
+            keys = [name] if len(uses) == 1 else [f"{name}[{i}]" for i in range(len(uses))]
+            alphas |= {key: use.alpha for key, use in zip(keys, uses, strict=True)}
         return alphas
 
-    def reused(self) -> list[str]:
-        """The layers that are used more than once."""
-        return [name for name, norm in self.norms.items() if norm.reused]
-
     def single_note(self) -> str | None:
-        """Says which layers were given one value per channel in the last pass, if any were."""
-        single = [name for name, norm in self.mixed().items() if any(use.single for use in norm.uses)]
+        """Say which layers were given one value per channel in the last pass."""
+        single = [name for name, uses in self._uses().items() if any(use.single for use in uses)]
         if not single:
             return None
-        return f"one value per channel, so alpha is 1 and the source statistics were kept, in: {listed(single)}"
+        return f"one value per channel, so the source statistics were used (alpha is 1), in: {listed(single)}"
+
+    def reused(self) -> list[str]:
+        """Return the layers that are used more than once per pass."""
+        return [name for name, norm in self.norms.items() if norm.reused]
 
     def layers(self) -> list[LayerReport]:
-        """What becomes of each norm layer."""
+        """Report what happens to each norm layer."""
         reports = [
-            LayerReport(name, self._kinds[name], adapts=norm.used, why=self._part(name, norm))
+            LayerReport(name, self._kinds[name], adapts=norm.used, why=self._adapts(name, norm))
             for name, norm in self.norms.items()
         ]
-        return reports + [
-            LayerReport(name, self._kinds[name], adapts=False, why=why) for name, why in self.left.items()
-        ]
-
-    def _part(self, name: str, norm: AdaptiveNorm) -> str:
-        if not norm.used:
-            return "not used by the forward in eval mode"
-        if norm.reused:
-            return "used more than once: mixed, neither folded nor stepped"
-        learning = self._learns != "nothing" and not self._skips(name)
-        parts = " and ".join(norm.learns) if learning else ""
-        if isinstance(norm, TunedNorm):
-            return parts or "nothing: it takes each image's own statistics"
-        if learning and not norm.learns:
-            return "statistics (it has no scale or shift)"
-        return f"statistics, {parts}" if parts else "statistics"
+        return reports + [LayerReport(name, self._kinds[name], False, why) for name, why in self._left.items()]
 
     def plain_values(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Layer -> tensor name -> value, which make the plain network repeat the last pass.
+        """Return layer -> tensor name -> value with which a plain network repeats the last pass.
 
         Raises:
-            UnsupportedNetwork: A layer is used more than once, so that no plain layer can hold its statistics.
+            UnsupportedNetwork: A layer is used more than once, and a plain layer has one set of statistics.
         """
         if reused := self.reused():
             raise UnsupportedNetwork(
-                f"a plain layer holds one set of statistics, and {listed(reused)} was used more than once; "
-                "use adaptor(images) instead of adaptor.adapted(images)"
+                f"A plain layer holds one set of statistics, but {listed(reused)} was used more than once. "
+                "Use adaptor(images) instead of a plain network."
             )
         return self._own_weights() | {name: n.plain_values() for name, n in self.norms.items() if n.used}
 
     def learned(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Layer -> tensor name -> value, of what was learned and is remembered."""
+        """Return layer -> tensor name -> value of what is kept between batches."""
         return self._own_weights() | {name: norm.learned() for name, norm in self.norms.items() if norm.used}
+
+    @torch.no_grad()
+    def reset(self) -> None:
+        """Go back to the source model: norms, weights, buffers."""
+        source = [t for norm in self.norms.values() for t in norm.source_tensors.values()]
+        source += [self._source[name] for name in self.weights]
+        if source:
+            torch._foreach_copy_(self._tensors, source)
+        for norm in self.norms.values():
+            norm.forget()
+        self._clean()
+
+    def end_batch(self) -> None:
+        """Keep running statistics, drop what the passes measured, restore buffers that they wrote to."""
+        for norm in self.norms.values():
+            norm.end_batch()
+        self._clean()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of all that was learned."""
+        norms: dict[str, Any] = {name: norm.get_state() for name, norm in self.norms.items()}
+        return norms | {f"weight {name}": p.detach().clone() for name, p in self.weights.items()}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        for name, norm in self.norms.items():
+            norm.set_state(state[name])
+        for name, p in self.weights.items():
+            p.copy_(state[f"weight {name}"])
+        self._clean()
+
+    def _clean(self) -> None:
+        for p in self.weights.values():
+            p.grad = None
+        if self.tap is not None:
+            self.tap.release()
+        if self._prefix is not None:
+            self._prefix.release()
+        self._buffers.restore()
+        self._first = True
+
+    def _check_something_learns(self, skip: tuple[str, ...], adapt_from: str | float) -> None:
+        if self._learns != "norms":
+            return
+        learning = [name for name, norm in self.norms.items() if norm.learns]
+        if not learning:
+            raise UnsupportedNetwork(
+                "No norm layer has a scale or a shift to learn. Use loss=None to adapt statistics only."
+            )
+        if all(self._skips(name) for name in learning):
+            raise UnsupportedNetwork(
+                f"Nothing is left to learn: skip={skip} and adapt_from={adapt_from!r} leave out every norm layer. "
+                "Name fewer layers."
+            )
+
+    def _skips(self, name: str) -> bool:
+        return any(name == skipped or name.startswith(f"{skipped}.") for skipped in self._skip)
+
+    def _found_reuse(self) -> bool:
+        """Check whether the last pass used other layers more than once than known; then reset for another pass."""
+        reused = {name for name, norm in self.norms.items() if len(norm.uses) > 1}
+        if reused == set(self.reused()):
+            return False
+        for name, norm in self.norms.items():
+            norm.reset()
+            norm.reused = name in reused
+        return True
+
+    def _mark_used(self) -> None:
+        for norm in self.norms.values():
+            norm.used = bool(norm.uses)
+        if self.norms and not any(norm.used for norm in self.norms.values()):
+            raise UnsupportedNetwork("The network's forward used none of its norm layers, so nothing can be adapted.")
+
+    def _uses(self) -> dict[str, list[Any]]:
+        return {name: norm.uses for name, norm in self.norms.items() if isinstance(norm, AdaptiveBatchNorm)}
+
+    def _adapts(self, name: str, norm: AdaptiveNorm) -> str:
+        if not norm.used:
+            return "not used by the forward in eval mode"
+        if norm.reused:
+            return "used more than once: statistics, but neither folded nor stepped"
+        learning = self._learns != "nothing" and not self._skips(name)
+        parts = " and ".join(norm.learns) if learning else ""
+        if isinstance(norm, TunedNorm):
+            return parts or "nothing: it uses the statistics of each image"
+        if learning and not norm.learns:
+            return "statistics (it has no scale or shift)"
+        return f"statistics, {parts}" if parts else "statistics"
 
     def _own_weights(self) -> dict[str, Mapping[str, Tensor]]:
         layers: dict[str, dict[str, Tensor]] = {}
@@ -226,42 +290,24 @@ class AdaptiveNetwork(Part):
             layers.setdefault(layer, {})[name] = p.detach()
         return dict(layers)
 
-    @torch.no_grad()
-    def reset(self) -> None:
-        """Back to the source: norms, weights, buffers."""
-        for norm in self.norms.values():
-            norm.reset()
-        for name, p in self.weights.items():
-            p.copy_(self._source[name])
-            p.grad = None
-        self._buffers.restore()
 
-    def settle(self) -> None:
-        """Running statistics are kept, what passes measured is let go, buffers are put back."""
-        for norm in self.norms.values():
-            norm.settle()
-        if self.tap is not None:
-            self.tap.release()
-        if self.stem is not None:
-            self.stem.release()
-        self._buffers.restore()
-
-    def memory(self) -> Any:
-        """Copies of all that was learned."""
-        norms = {name: norm.memory() for name, norm in self.norms.items()}
-        return norms, {name: p.detach().clone() for name, p in self.weights.items()}
-
-    @torch.no_grad()
-    def recall(self, memory: Any) -> None:
-        """Goes back to those."""
-        norms, weights = memory
-        for name, norm in self.norms.items():
-            norm.recall(norms[name])
-        for name, p in self.weights.items():
-            p.copy_(weights[name])
-            p.grad = None
+def _make_norms(
+    source: nn.Module,
+    norm: NormFactory | None,
+    others: bool,
+    special: Callable[[nn.Module], Mapping[str, AdaptiveNorm]] | None,
+) -> tuple[dict[str, AdaptiveNorm], dict[str, str]]:
+    """Make all replacements by name, and say why other batch norms are left as they are."""
+    tuned = find_other_norms(source) if others else {}
+    found, left = ({}, {}) if norm is None else find_norms(source, required=not tuned)
+    made: dict[str, AdaptiveNorm] = {}
+    if norm is not None:
+        made |= {name: norm(layer) for name, layer in found.items()}
+    made |= {name: TunedNorm(layer) for name, layer in tuned.items()}
+    made |= {} if special is None else special(source)
+    return made, left
 
 
 def listed(names: list[str]) -> str:
-    """Up to five names."""
+    """Join up to five names."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

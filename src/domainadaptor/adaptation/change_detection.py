@@ -1,6 +1,5 @@
-"""Notices that a network was edited after it was wrapped."""
+"""Detect that a network was edited after it was wrapped."""
 
-import math
 import weakref
 from typing import NamedTuple
 
@@ -10,109 +9,96 @@ from torch import Tensor, nn
 from domainadaptor.errors import SourceChanged
 
 _RUNNING = ("running_mean", "running_var", "num_batches_tracked")
+_CHUNK = 1 << 20  # values that are summed at once
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-class Watch:
-    """Remembers what a network holds; copies of a watch watch nothing, since their network is their own.
+class ChangeDetector:
+    """Notice edits of a network's parameters and buffers.
 
-    Every call compares two sums: all bits by exclusive or, which notices the smallest change of a value, and the values
-    weighed by place, which notices what cancels in the first: swaps, and pairs of equal changes.
+    `check` compares version counters and addresses, which costs microseconds and reads nothing from the device. Only
+    where those differ does it compare values, so that moving a network is not an edit. Writes through `.data` leave no
+    trace in version counters; `check(full=True)` compares all values.
     """
 
     def __init__(self, network: nn.Module | None) -> None:
         self._network = None if network is None else weakref.ref(network)
-        self._held = {} if network is None else {name: _fingerprint(t) for name, t in _tensors(network).items()}
+        self._seen = [] if network is None else _versions(network)
+        self._held = {} if network is None else {name: _Fingerprint.of(t) for name, t in _tensors(network).items()}
 
-    def check(self) -> None:
-        """Raises SourceChanged if the network's values changed; moving it elsewhere is not a change."""
+    def check(self, full: bool = False) -> None:
+        """Raise SourceChanged if values changed.
+
+        Args:
+            full: Whether to compare all values even if no version counter moved.
+        """
         network = None if self._network is None else self._network()
         if network is None:
             return
+        now = _versions(network)
+        if now == self._seen and not full:
+            return
         tensors = _tensors(network)
-        changed = [name for name, held in self._held.items() if name not in tensors or _differs(held, tensors[name])]
+        changed = [name for name, held in self._held.items() if name not in tensors or held.differs(tensors[name])]
         changed += [name for name in tensors if name not in self._held]
         if changed:
             trained = all(name.rpartition(".")[2] in _RUNNING for name in changed)
-            why = "; it was run in train mode, which writes running statistics: call network.eval()" if trained else ""
+            why = "; it ran in train mode, which updates running statistics: call network.eval()" if trained else ""
             more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
             raise SourceChanged(
-                f"the network was edited after it was wrapped ({', '.join(changed[:3])}{more}){why}; "
-                "wrap it again with adapt(network, ...), or wrap a deep copy that nobody edits"
+                f"The network was edited after it was wrapped ({', '.join(changed[:3])}{more}){why}. "
+                "Wrap it again with adapt(network, ...), or wrap a deep copy that is not edited."
             )
+        self._seen = now
 
-    def __reduce__(self) -> tuple[type["Watch"], tuple[None]]:
-        return Watch, (None,)
+    def __reduce__(self) -> tuple[type["ChangeDetector"], tuple[None]]:
+        return ChangeDetector, (None,)  # a copy of an adaptor has a network of its own
+
+
+def _versions(network: nn.Module) -> list[tuple[int, int, int]]:
+    return [
+        (id(t), 0 if t.is_inference() else t._version, _address(t))
+        for module in network.modules()
+        for t in (*module._parameters.values(), *module._buffers.values())
+        if t is not None
+    ]
+
+
+def _address(tensor: Tensor) -> int:
+    return tensor.data_ptr() if tensor.layout == torch.strided else 0
+
+
+def _tensors(network: nn.Module) -> dict[str, Tensor]:
+    named = [*network.named_parameters(), *network.named_buffers()]
+    return {name: t.detach() for name, t in named if not t.is_quantized and t.layout == torch.strided and t.numel()}
 
 
 class _Fingerprint(NamedTuple):
     shape: torch.Size
     dtype: torch.dtype
-    bits: int
-    by_place: float
-    size: float  # what rounding of that sum is measured by
+    checksum: int
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> "_Fingerprint":
+        return cls(tensor.shape, tensor.dtype, _checksum(tensor))
+
+    def differs(self, tensor: Tensor) -> bool:
+        if self.shape != tensor.shape:
+            return True
+        if self.dtype != tensor.dtype:
+            if torch.promote_types(self.dtype, tensor.dtype) != tensor.dtype:
+                return False  # converted to fewer digits, which cannot be told from an edit
+            tensor = tensor.to(self.dtype)
+        return _checksum(tensor) != self.checksum
 
 
-def _tensors(network: nn.Module) -> dict[str, Tensor]:
-    return {name: t.detach() for name, t in [*network.named_parameters(), *network.named_buffers()] if _countable(t)}
-
-
-def _countable(tensor: Tensor) -> bool:
-    return not tensor.is_quantized and tensor.layout == torch.strided and tensor.numel() > 0
-
-
-def _fingerprint(tensor: Tensor) -> _Fingerprint:
-    size = float(_real(tensor).float().norm())
-    return _Fingerprint(tensor.shape, tensor.dtype, _bits(tensor), _by_place(tensor), size)
-
-
-def _differs(held: _Fingerprint, tensor: Tensor) -> bool:
-    if held.shape != tensor.shape:
-        return True
-    if held.dtype != tensor.dtype:
-        if torch.promote_types(held.dtype, tensor.dtype) != tensor.dtype:
-            return False  # moved to fewer digits, which cannot be told from an edit
-        tensor = tensor.to(held.dtype)
-    if _bits(tensor) != held.bits:
-        return True
-    if not math.isfinite(held.by_place) or not math.isfinite(held.size):
-        return False
-    # Sums differ in their last digits with the number of threads.
-    return not math.isclose(_by_place(tensor), held.by_place, rel_tol=0, abs_tol=1e-5 * held.size)
-
-
-def _bits(tensor: Tensor) -> int:
-    return int(torch.hash_tensor(_real(tensor)).item())
-
-
-def _by_place(tensor: Tensor) -> float:
-    values = _real(tensor).reshape(-1).float()
-    return float(values @ _weights(len(values), values.device))
-
-
-_drawn: dict[torch.device, Tensor] = {}
-
-
-def _weights(count: int, device: torch.device) -> Tensor:
-    """Drawn once, so that no two places weigh the same, and as many as the largest tensor needs."""
-    held = _drawn.get(device)
-    if held is None or len(held) < count:
-        draw = torch.Generator().manual_seed(0)
-        held = _drawn[device] = torch.rand(max(count, 1 << 16), generator=draw).add_(1).to(device)
-    return held[:count]
-
-
-def _real(tensor: Tensor) -> Tensor:
+def _checksum(tensor: Tensor) -> int:
+    """Return the sum of all bits weighted by odd numbers, modulo 2^64: any edit of one value or swap changes it."""
     real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-    return real if real.dtype in _HASHED else real.to(torch.float64 if real.is_floating_point() else torch.int64)
-
-
-_HASHED = (
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.int64,
-    torch.int32,
-    torch.uint8,
-    torch.bool,
-)
+    bits = real.contiguous().view(_INTEGERS[real.element_size()]).flatten()
+    total = torch.zeros((), dtype=torch.int64, device=bits.device)
+    for start in range(0, len(bits), _CHUNK):
+        chunk = bits[start : start + _CHUNK].to(torch.int64)
+        weights = torch.arange(start, start + len(chunk), device=bits.device).mul_(2).add_(1).mul_(0x9E3779B97F4A7C1)
+        total += (chunk * (weights ^ (weights >> 31)).bitwise_or_(1)).sum()  # mixed, so that edits do not cancel
+    return int(total)

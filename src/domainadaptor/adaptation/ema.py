@@ -1,20 +1,58 @@
-"""A teacher: a network that follows another as a moving average of its weights."""
+"""Moving averages: of weights, for teachers, and of predictions, which several methods weight images by."""
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-
-
-def everything(network: AdaptiveNetwork) -> dict[str, nn.Parameter]:
-    """Every weight, scale and shift that learns, by name; the same for every copy that was used alike."""
-    norms = {f"{name}[{at}]": p for name, norm in network.norms.items() for at, p in enumerate(norm.learnable())}
-    return norms | network.weights
+from domainadaptor.adaptation.state import Stateful
 
 
 @torch.no_grad()
-def follow(teacher: AdaptiveNetwork, student: AdaptiveNetwork, share: float) -> None:
-    """Moves every weight of the teacher toward the student's by a share of the way; statistics stay."""
-    slow, fast = everything(teacher), everything(student)
+def update_ema(teacher: AdaptiveNetwork, student: AdaptiveNetwork, share: float) -> None:
+    """Move every learned weight of the teacher toward the student's by a share of the way; statistics stay."""
+    slow, fast = teacher.learnable(), student.learnable()
     for name in slow.keys() & fast.keys():  # a layer may be used more than once by one batch and not by another
         slow[name].copy_((1 - share) * slow[name] + share * fast[name])
+
+
+class EmaPrediction(Stateful):
+    """A moving average of mean probabilities.
+
+    Args:
+        keep: The weight of the old average when a batch is added.
+        uniform: Whether it begins with uniform probabilities; otherwise with the first batch.
+    """
+
+    def __init__(self, keep: float, *, uniform: bool) -> None:
+        self.keep = keep
+        self.uniform = uniform
+        self._average: Tensor | None = None  # replaced, never written to
+
+    @property
+    def empty(self) -> bool:
+        """Whether no batch was added yet."""
+        return self._average is None
+
+    def before(self, probabilities: Tensor) -> Tensor:
+        """Return the average (K,) of the batches before this one, (N, K); uniform if there were none."""
+        if self._average is None:
+            return torch.full_like(probabilities[0], 1 / probabilities.shape[1])
+        return self._average.to(probabilities)
+
+    def add(self, probabilities: Tensor) -> None:
+        """Add a batch."""
+        mean = probabilities.mean(0)
+        first = self.empty and not self.uniform
+        self._average = mean if first else self.keep * self.before(probabilities) + (1 - self.keep) * mean
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        self._average = None
+
+    def state_dict(self) -> Tensor | None:
+        """Return the average."""
+        return self._average
+
+    def load_state_dict(self, state: Tensor | None) -> None:
+        """Restore the average."""
+        self._average = state

@@ -30,32 +30,39 @@ class FeatureTap:
 
     def __init__(self, network: nn.Module, name: str) -> None:
         self.name = name
-        self.head = network.get_submodule(name)
-        assert isinstance(self.head, nn.Linear)
+        head = network.get_submodule(name)
+        assert isinstance(head, nn.Linear)
+        self.head = head
         self.head.register_forward_hook(self)
         self._held: tuple[Tensor, Tensor] | None = None
+        self._verified = False
 
     def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         """The hook."""
         self._held = inputs[0], output
 
-    def of(self, logits: Tensor) -> Tensor:
-        """The features, (N, D), of the pass that gave these logits.
+    def verify(self, logits: Tensor) -> None:
+        """Check, on the first pass, that the logits are what the head returned.
 
         Raises:
-            UnsupportedNetwork: The logits are not what the head answered.
+            UnsupportedNetwork: They are not.
         """
-        if self._held is None or not _same(self._held[1], logits):
+        if not self._verified and (self._held is None or not _same(self._held[1], logits)):
             raise UnsupportedNetwork(
-                f"the logits are not what the linear layer {self.name!r} answered; name the one that does, head=..."
+                f"The logits are not what the linear layer {self.name!r} returned. Name the right one: head=..."
             )
+        self._verified = True
+
+    def features(self) -> Tensor:
+        """Return what the head was given in the last pass, (N, D)."""
+        assert self._held is not None
         return self._held[0]
 
     def release(self) -> None:
-        """Lets go of them."""
+        """Drop the features."""
         self._held = None
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether all values are equal, NaN to NaN."""
+    """Return whether all values are equal, NaN to NaN."""
     return one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.logits import in_loss_precision
 from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.state import Part
+from domainadaptor.adaptation.state import Stateful
 
 _WINDOW = 256  # images, or four per class
 _STRAY = 0.006, 0.02  # how far weights may go, relative to their size, under fixed and under batch statistics
@@ -30,7 +31,21 @@ class Drift(NamedTuple):
     follows: bool = False  # whether statistics are remembered that follow the stream
 
 
-class CollapseGuard(Part):
+def drift_of(network: AdaptiveNetwork) -> Drift:
+    """Measure the drift of scales and shifts; of all weights only if those do not learn."""
+    learnable = network.learnable()
+    norms = [name for name in learnable if name not in network.weights]
+    pairs = [(learnable[name].detach(), network.start(name)) for name in norms or learnable]
+    used = [norm for norm in network.norms.values() if norm.used]
+    follows = any(norm.follows for norm in used)
+    if not pairs:
+        return Drift(0.0, 1.0, follows)
+    far = torch.stack([(p - start).double().norm() for p, start in pairs]).norm()
+    size = torch.stack([start.double().norm() for _, start in pairs]).norm()
+    return Drift(float(far / size.clamp(min=1e-30)), min((norm.batch_share for norm in used), default=0.0), follows)
+
+
+class CollapseGuard(Stateful):
     """Says when to go back to the source: predictions tell images apart too badly for how far the weights have gone.
 
     What predictions tell is the entropy of their mean less their mean entropy, over the last 256 images or four times
@@ -101,13 +116,13 @@ class CollapseGuard(Part):
         """No image was seen."""
         self._seen = self._source = None
 
-    def memory(self) -> tuple[Seen | None, Seen | None]:
+    def state_dict(self) -> tuple[Seen | None, Seen | None]:
         """What was seen."""
         return self._seen, self._source  # never written to, only replaced
 
-    def recall(self, memory: tuple[Seen | None, Seen | None]) -> None:
+    def load_state_dict(self, state: tuple[Seen | None, Seen | None]) -> None:
         """Goes back to that."""
-        self._seen, self._source = memory
+        self._seen, self._source = state
 
 
 def _with(seen: Seen | None, logits: Tensor) -> Seen:

@@ -40,8 +40,9 @@ def in_loss_precision(logits: Tensor) -> Tensor:
 
 
 def finite(*tensors: Tensor) -> bool:
-    """Whether every value of every tensor is finite."""
-    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+    """Return whether every value of every tensor is finite, with one read from the device."""
+    flags = [torch.isfinite(tensor).all() for tensor in tensors]
+    return bool(torch.stack([flag.to(flags[0].device) for flag in flags]).all()) if flags else True
 
 
 def _find(output: object) -> Tensor:

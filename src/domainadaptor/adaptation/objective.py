@@ -3,52 +3,43 @@
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from domainadaptor.adaptation import losses
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.logits import in_loss_precision
-from domainadaptor.adaptation.state import Draws, Part
+from domainadaptor.adaptation.state import Composite, SeededGenerator, Stateful
 from domainadaptor.augmentation.crops import random_views
 from domainadaptor.options import check_number
 from domainadaptor.profiling import VIEWS, phase
-
-Forward = Callable[[Tensor], Tensor]
 
 _PER_IMAGE = {"entropy": losses.entropy, "slr": losses.slr}
 _HEATED = {"gem-t": losses.gem_t, "gem-skd": losses.gem_skd}
 LOSSES = (*_PER_IMAGE, *_HEATED, "gem-aug")
 
 
-class Objective(Part):
-    """An unsupervised loss of one batch, which may remember earlier batches."""
+class Objective(Composite):
+    """An unsupervised loss of one batch, which may keep state between batches."""
 
-    idle = "there was nothing to learn from"  # why it gave None
-    reads_features = False  # true: `forward` gives what the head is given, and the logits carry no gradient
+    idle = "there was nothing to learn from"  # why it returned None
+    uses_logits = True  # false: it runs passes of its own, and the logits carry no gradient
+    needs_features = False  # true: it calls `network.features`
 
     @abstractmethod
-    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
-        """The loss of the logits that `forward` gave for the images, a scalar in the graph; None: nothing to learn."""
+    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
+        """Return the loss, a scalar in the graph; None if there is nothing to learn from.
 
-    def _parts(self) -> Sequence[Part]:
-        """What of it remembers earlier batches."""
-        return ()
+        Args:
+            network: The network that adapts; calling it runs another pass and returns logits.
+            images: The batch.
+            logits: What the network returned for it, in at least float32.
+        """
 
-    def reset(self) -> None:
-        """Remembers nothing."""
-        for part in self._parts():
-            part.reset()
-
-    def memory(self) -> Any:
-        """Copies of what its parts remember."""
-        return [part.memory() for part in self._parts()]
-
-    def recall(self, memory: Any) -> None:
-        """They go back to it."""
-        for part, held in zip(self._parts(), memory, strict=True):
-            part.recall(held)
+    def after_step(self, network: AdaptiveNetwork, loss: Tensor) -> str | None:
+        """Do what follows a step; return a reason to go back to the source model, or None."""
+        return None
 
 
 class LogitLoss(Objective):
@@ -57,7 +48,7 @@ class LogitLoss(Objective):
     def __init__(self, per_image: Callable[[Tensor], Tensor]) -> None:
         self.per_image = per_image
 
-    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
+    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor:
         """The mean over the batch."""
         return self.per_image(logits).mean()
 
@@ -69,16 +60,16 @@ class ViewsLoss(Objective):
         self.temperature = temperature
         self.scale = scale
         self.views = views
-        self._draws = Draws(seed)
+        self._random = SeededGenerator(seed)
 
-    def _parts(self) -> Sequence[Part]:
-        return (self._draws,)
+    def _parts(self) -> Sequence[Stateful]:
+        return (self._random,)
 
-    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
+    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor:
         """The mean over the batch; each call draws new views."""
         with phase(VIEWS), torch.no_grad():
-            views = random_views(images, self.views, self._draws.generator)
-            target = in_loss_precision(forward(views)).unflatten(0, (self.views, -1)).mean(0).softmax(1)
+            views = random_views(images, self.views, self._random.generator)
+            target = in_loss_precision(network(views)).unflatten(0, (self.views, -1)).mean(0).softmax(1)
         heat = losses.temperature(logits, self.temperature, self.scale)
         return losses.gem_toward(target, logits, heat).mean()
 
@@ -92,32 +83,30 @@ class Confident(Objective):
         self.idle = f"no image is predicted with a confidence above {threshold:g}"
         self._chosen: Tensor | None = None
 
-    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
+    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
         """The other's loss; later steps on the same batch take the same images."""
         if self._chosen is None:
             self._chosen = (logits.detach().softmax(1).amax(1) > self.threshold).nonzero().flatten()
         if len(self._chosen) == 0:
             return None
-        return self.inner(forward, images[self._chosen], logits[self._chosen])
+        return self.inner(network, images[self._chosen], logits[self._chosen])
 
-    def settle(self) -> None:
-        """The next batch has a first pass of its own."""
-        self._chosen = None
-        self.inner.settle()
+    def _parts(self) -> Sequence[Stateful]:
+        return (self.inner,)
+
+    def after_step(self, network: AdaptiveNetwork, loss: Tensor) -> str | None:
+        """Do what the inner objective does."""
+        return self.inner.after_step(network, loss)
 
     def reset(self) -> None:
-        """What the other remembers, and which images were chosen."""
+        """Reset the inner objective and the choice of images."""
         self._chosen = None
-        self.inner.reset()
+        super().reset()
 
-    def memory(self) -> Any:
-        """The other's."""
-        return self.inner.memory()
-
-    def recall(self, memory: Any) -> None:
-        """The other goes back."""
+    def end_batch(self) -> None:
+        """Forget the choice of images."""
         self._chosen = None
-        self.inner.recall(memory)
+        super().end_batch()
 
 
 def check_threshold(threshold: object) -> None:

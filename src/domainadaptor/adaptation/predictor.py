@@ -1,26 +1,17 @@
-"""Predictor: turns features and logits of a batch into other logits, and may remember earlier batches."""
+"""Predictor: turns the logits and features of a batch into other logits."""
 
 from abc import abstractmethod
-from typing import Any
 
 from torch import Tensor, nn
 
-from domainadaptor.adaptation.state import Part
+from domainadaptor.adaptation.state import Composite
 
 
-class Predictor(Part):
-    """What answers in place of the network's head."""
+class Predictor(Composite):
+    """Answer instead of the network's head. It may keep state between batches."""
+
+    needs_features = True
 
     @abstractmethod
-    def __call__(self, logits: Tensor, features: Tensor, head: nn.Linear) -> Tensor:
-        """New logits, (N, K); the head is the network's own, and must not be changed."""
-
-    def reset(self) -> None:
-        """Remembers nothing."""
-
-    def memory(self) -> Any:
-        """Nothing."""
-        return None
-
-    def recall(self, memory: Any) -> None:
-        """Nothing to go back to."""
+    def __call__(self, logits: Tensor, features: Tensor | None, head: nn.Linear | None) -> Tensor:
+        """Return new logits, (N, K). The head is the network's own and must not be changed."""

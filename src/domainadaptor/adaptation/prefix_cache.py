@@ -13,7 +13,7 @@ from domainadaptor.norms.mixed import MixedNorm
 from domainadaptor.norms.tuned import TunedNorm
 
 
-class Stem:
+class PrefixCache:
     """A network's input and the modules before anything that learns, which give the same in every pass of a batch.
 
     What was kept is taken only if nobody wrote to it, at most once in a pass, and only where it would be a constant.
@@ -65,7 +65,7 @@ class _Kept:
 class _Once:
     """The forward of a module that gives what it gave to the same tensors earlier in the batch."""
 
-    def __init__(self, module: nn.Module, stem: Stem) -> None:
+    def __init__(self, module: nn.Module, stem: PrefixCache) -> None:
         self._module = module
         self._stem = stem
         self._norms = [norm for norm in module.modules() if isinstance(norm, _REPEATING)]

@@ -6,13 +6,15 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from domainadaptor.norms.base import AdaptiveNorm
+
 
 class Snapshot:
     """Puts back every buffer and every attribute of the given networks that a forward wrote to, replaced or added."""
 
     def __init__(self, *networks: nn.Module) -> None:
         found = dict.fromkeys(module for network in networks for module in network.modules())
-        modules = [module for module in found if not type(module).__module__.startswith(_STAND_INS)]
+        modules = [module for module in found if not isinstance(module, AdaptiveNorm)]
         self._buffers: list[tuple[nn.Module, str, Tensor, Tensor, int]] = [
             (module, name, buffer, buffer.clone(), buffer._version)
             for module in modules
@@ -88,7 +90,6 @@ class ParameterGuard:
 
 
 _ABSENT = object()
-_STAND_INS = ("domainadaptor.norms.",)  # they look after themselves
 
 
 def _may_keep(module: nn.Module) -> bool:

@@ -1,104 +1,134 @@
-"""Part: anything of an adaptor that learns or remembers, and can go back."""
+"""Stateful: anything of an adaptor that learns or keeps something between batches."""
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import SGD, Adam, Optimizer
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 
-class Part(ABC):
-    """Something with a state: the adaptor resets, settles, copies and restores all of its parts alike."""
+class Stateful(ABC):
+    """An object with state. The adaptor resets, saves and restores all of its stateful parts alike."""
 
     @abstractmethod
     def reset(self) -> None:
-        """Goes back to the beginning: nothing learned, nothing remembered."""
+        """Go back to the initial state."""
 
     @abstractmethod
-    def memory(self) -> Any:
-        """A copy of what it learned and remembers."""
+    def state_dict(self) -> Any:
+        """Return a copy of the state."""
 
     @abstractmethod
-    def recall(self, memory: Any) -> None:
-        """Goes back to what `memory` gave."""
+    def load_state_dict(self, state: Any) -> None:
+        """Restore what `state_dict` returned."""
 
-    def settle(self) -> None:  # noqa: B027
-        """Ends a batch: lets go of what only its passes needed."""
+    def end_batch(self) -> None:  # noqa: B027
+        """Drop what only the passes of this batch needed."""
 
 
-class KeptOptimizer(Part):
-    """An optimizer that is made when it is first needed, and kept until everything is forgotten."""
+class Composite(Stateful):
+    """An object whose state is that of its parts; without parts it has none."""
 
-    def __init__(self, factory: OptimizerFactory) -> None:
+    def _parts(self) -> Sequence[Stateful]:
+        return ()
+
+    def reset(self) -> None:
+        """Reset the parts."""
+        for part in self._parts():
+            part.reset()
+
+    def state_dict(self) -> Any:
+        """Return the state of the parts."""
+        return [part.state_dict() for part in self._parts()]
+
+    def load_state_dict(self, state: Any) -> None:
+        """Restore the parts."""
+        for part, held in zip(self._parts(), state, strict=True):
+            part.load_state_dict(held)
+
+    def end_batch(self) -> None:
+        """End the batch of the parts."""
+        for part in self._parts():
+            part.end_batch()
+
+
+class LazyOptimizer(Stateful):
+    """An optimizer that is created when it is first needed and kept until a reset.
+
+    Args:
+        factory: Makes the optimizer from the parameters.
+        momentum_only: Whether its steps last for one batch only: parameters go back, momentum and averages stay.
+    """
+
+    def __init__(self, factory: OptimizerFactory, *, momentum_only: bool = False) -> None:
         self._factory = factory
-        self._made: Optimizer | None = None
-        self._learnable: list[nn.Parameter] = []
-        self._waiting: dict[str, Any] | None = None
-
-    def over(self, learnable: list[nn.Parameter]) -> Optimizer:
-        """The optimizer of these parameters: the one in use, or a new one where other parameters learn now."""
-        if self._made is None or [id(p) for p in self._learnable] != [id(p) for p in learnable]:
-            self._made, self._learnable = self._factory(learnable), learnable
-            if self._waiting is not None:
-                # A copy, because torch takes the very tensors, and steps write to them.
-                self._made.load_state_dict(copy.deepcopy(self._waiting))
-        self._waiting = None
-        return self._made
-
-    def reset(self) -> None:
-        """No momentum, no averages."""
-        self._made, self._learnable, self._waiting = None, [], None
-
-    def memory(self) -> dict[str, Any] | None:
-        """A copy of momentum and averages."""
-        return self._waiting if self._made is None else copy.deepcopy(self._made.state_dict())
-
-    def recall(self, memory: dict[str, Any] | None) -> None:
-        """Goes back to those; the parameters may be others by then, of the same shapes."""
-        self.reset()
-        self._waiting = memory
-
-
-class MomentumAlone(KeptOptimizer):
-    """An optimizer whose steps last for one batch: what learned goes back to its start, momentum and averages stay."""
-
-    def __init__(self, factory: OptimizerFactory) -> None:
-        super().__init__(factory)
+        self._momentum_only = momentum_only
+        self._optimizer: Optimizer | None = None
+        self._parameters: list[nn.Parameter] = []
         self._start: list[Tensor] = []
+        self._loaded: dict[str, Any] | None = None  # waits for the optimizer to be created
 
-    def over(self, learnable: list[nn.Parameter]) -> Optimizer:
-        """The optimizer of these parameters, which are at their start."""
-        self._start = [p.detach().clone() for p in learnable]
-        return super().over(learnable)
+    def over(self, parameters: list[nn.Parameter]) -> Optimizer:
+        """Return the optimizer of these parameters, a new one if others were learned before."""
+        if self._momentum_only and not self._start:
+            self._start = [p.detach().clone() for p in parameters]
+        if self._optimizer is None or [id(p) for p in self._parameters] != [id(p) for p in parameters]:
+            self._optimizer, self._parameters = self._factory(parameters), parameters
+            if self._loaded is not None:
+                # A copy, because torch keeps the tensors it is given, and steps write to them.
+                self._optimizer.load_state_dict(copy.deepcopy(self._loaded))
+        self._loaded = None
+        return self._optimizer
 
-    def settle(self) -> None:
-        """Takes the batch's steps back."""
+    def end_batch(self) -> None:
+        """Undo the steps if only momentum is kept."""
         with torch.no_grad():
-            for p, start in zip(self._learnable, self._start, strict=False):  # nothing to take back after a reset
+            for p, start in zip(self._parameters, self._start, strict=False):  # no parameters after a reset
                 p.copy_(start)
         self._start = []
 
+    def reset(self) -> None:
+        """Forget momentum and averages."""
+        self._optimizer, self._parameters, self._loaded, self._start = None, [], None, []
 
-class Draws(Part):
-    """Random numbers from a seed; on the CPU, so that every device draws the same."""
+    def state_dict(self) -> dict[str, Any] | None:
+        """Return a copy of momentum and averages."""
+        return self._loaded if self._optimizer is None else copy.deepcopy(self._optimizer.state_dict())
+
+    def load_state_dict(self, state: dict[str, Any] | None) -> None:
+        """Restore momentum and averages; the parameters may be others by then, of the same shapes."""
+        self.reset()
+        self._loaded = state
+
+
+class SeededGenerator(Stateful):
+    """Random numbers from a seed, on the CPU so that every device draws the same."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.reset()
 
     def reset(self) -> None:
-        """The same numbers as at first."""
+        """Start from the seed again."""
         self.generator = torch.Generator("cpu").manual_seed(self.seed)
 
-    def memory(self) -> Tensor:
-        """Which numbers are next."""
+    def state_dict(self) -> Tensor:
+        """Return the state of the generator."""
         return self.generator.get_state()
 
-    def recall(self, memory: Tensor) -> None:
-        """Goes back to those."""
-        self.generator.set_state(memory)
+    def load_state_dict(self, state: Tensor) -> None:
+        """Restore the state of the generator."""
+        self.generator.set_state(state)
+
+
+def make_optimizer(name: str, *, lr: float, momentum: float) -> OptimizerFactory:
+    """Return a factory of "sgd" or "adam"; for Adam, `momentum` is beta1."""
+    if name == "sgd":
+        return partial(SGD, lr=lr, momentum=momentum)
+    return partial(Adam, lr=lr, betas=(momentum, 0.999))

@@ -111,7 +111,7 @@ def predict_folder(
         if not pixels:
             continue
         images = torch.stack(list(pixels.values())).to(device)
-        source, result = adaptor.unadapted(images), adaptor.adapt(images)
+        source, result = adaptor.source_logits(images), adaptor.adapt(images)
         if result.note:
             notes[result.note] = None
         for at, before, after in zip(pixels, _best(source, classes), _best(result.logits, classes), strict=True):

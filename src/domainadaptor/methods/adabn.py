@@ -7,7 +7,7 @@ from torch import nn
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
-from domainadaptor.norms.batch_only import batch_only
+from domainadaptor.norms.mixed import batch_only
 from domainadaptor.option_types import Variance
 
 __all__ = ["adabn"]

@@ -2,28 +2,49 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import final
 
 import torch
 from torch import Tensor, nn
 
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptation, Adaptor
+from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.batch import checked_batch
-from domainadaptor.adaptation.learning import LearningAdaptor
 from domainadaptor.adaptation.logits import finite
 from domainadaptor.adaptation.predict import images_of
+from domainadaptor.adaptation.result import Adaptation
 from domainadaptor.catalog import method
 from domainadaptor.errors import BadBatch, BadOption
-from domainadaptor.norms.pooled import PooledNorm
-from domainadaptor.norms.recognize import SourceNorm
+from domainadaptor.norms.mixed import MixedNorm, batch_only
+from domainadaptor.norms.moments import in_float32, unbiased_factor
 from domainadaptor.option_types import Count, Images, Variance
 
 __all__ = ["adabn_source_and_test"]
 
 
-class PooledAdaptor(LearningAdaptor):
-    """Measures the statistics of all given images when it is made, and predicts with them ever after."""
+class _Pool:
+    """A forward pre-hook that measures all values a layer is given."""
+
+    def __init__(self, channels: int) -> None:
+        self.count = 0
+        self.mean = torch.zeros(channels, dtype=torch.float64, device="cpu")
+        self.squares = torch.zeros_like(self.mean)  # of distances from the mean
+
+    def __call__(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        """Merge the moments of two sets of values: sums of squares of large numbers would lose their difference."""
+        x = inputs[0].detach()
+        count = x.numel() // x.shape[1]
+        moments = torch.var_mean(in_float32(x), dim=[0, *range(2, x.ndim)], correction=0)
+        var, mean = (moment.cpu().double() for moment in moments)
+        total, way = self.count + count, mean - self.mean
+        self.squares += count * var + way.square() * (self.count * count / total)
+        self.mean += way * (count / total)
+        self.count = total
+
+
+@final
+class PooledAdaptor(Adaptor):
+    """Measure the statistics of all given images once, when it is built, and predict with them."""
 
     def __init__(
         self, network: nn.Module, images: Mapping[str, Iterable[Any]], variance: Variance, batch_size: int
@@ -35,24 +56,30 @@ class PooledAdaptor(LearningAdaptor):
         self._rebuild()
 
     def _build(self) -> AdaptiveNetwork:
-        return AdaptiveNetwork(self.source, norm=self._policy, learns="nothing")
-
-    def _policy(self, source: SourceNorm) -> PooledNorm:
-        return PooledNorm(source, variance=self._variance)
-
-    def _prepare(self) -> None:
-        # Other weights, or another precision, have other statistics: hence images that can be gone through again.
-        main = self._build()
+        # Other weights, or another precision, have other statistics: hence images that can be iterated again.
+        main = self._adaptive(norm=batch_only, learns="nothing")
+        pools = {name: _Pool(len(norm.source_mean)) for name, norm in main.norms.items()}
+        hooks = [norm.register_forward_pre_hook(pools[name]) for name, norm in main.norms.items()]
         with torch.no_grad(), self._guard.guarding():
             for images in chain.from_iterable(map(self._batches_of, self._images)):
-                main.network(images.clone())  # its answer does not matter, of whatever kind it is
-                main.settle()
+                main.network(images.clone())  # whatever it returns
+                main.end_batch()
+        for hook in hooks:
+            hook.remove()
         for name, norm in main.norms.items():
-            assert isinstance(norm, PooledNorm)
-            norm.fix()
-            if not finite(norm.source_mean, norm.source_var):
-                raise BadBatch(f"the statistics of these images are not finite at layer {name!r}; are they normalized?")
-        self._main = main
+            assert isinstance(norm, MixedNorm)
+            self._fix(name, norm, pools[name])
+        return main
+
+    def _fix(self, name: str, norm: MixedNorm, pool: _Pool) -> None:
+        """Use the pooled statistics from now on; a layer that saw fewer than two values keeps its source's."""
+        norm.rule = 1
+        norm.used = pool.count > 0
+        if pool.count > 1:
+            norm.source_mean.copy_(pool.mean)
+            norm.source_var.copy_(pool.squares / pool.count * unbiased_factor(pool.count, self._variance))
+        if not finite(norm.source_mean, norm.source_var):
+            raise BadBatch(f"The statistics of these images are not finite at layer {name!r}. Are they normalized?")
 
     def _batches_of(self, option: str) -> Iterator[Tensor]:
         """The images of an option in batches, where and as the network is."""
@@ -70,11 +97,8 @@ class PooledAdaptor(LearningAdaptor):
 
     def _learn(self, images: Tensor) -> Adaptation:
         with torch.no_grad():
-            logits = self._pass(images)
-        if not finite(logits):
-            why = "the logits under the measured statistics are not finite"
-            return self._fall_back(images, self._run_source(images), {}, why)
-        return Adaptation(logits, logits.clone(), None, {}, None)
+            logits = self._main(images)
+        return Adaptation(logits, logits.clone())
 
 
 @method(

@@ -6,13 +6,14 @@ from functools import partial
 from torch import Tensor, nn
 from torch.optim import SGD
 
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.objective import Forward, Objective
+from domainadaptor.adaptation.objective import Objective
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.adaptation.trained_head import TrainedHead, trained_head
 from domainadaptor.catalog import method
 from domainadaptor.errors import BadOption
-from domainadaptor.norms.batch_only import batch_only
+from domainadaptor.norms.mixed import batch_only
 from domainadaptor.option_types import LearningRate, Learns, Predict, ResetEvery, Steps, TrainedTensors
 from domainadaptor.tasks.learned_loss import LearnedLoss
 
@@ -26,7 +27,7 @@ class Learned(Objective):
         self.head = head
         self.classes = classes
 
-    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
+    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor:
         """One number.
 
         Raises:

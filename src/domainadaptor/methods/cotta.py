@@ -2,23 +2,22 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, final
 
 import torch
 from torch import Tensor, nn
 
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptation, Adaptor
-from domainadaptor.adaptation.descent import take_step
-from domainadaptor.adaptation.ema import everything, follow
-from domainadaptor.adaptation.learning import LearningAdaptor
+from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.ema import update_ema
 from domainadaptor.adaptation.logits import finite, in_loss_precision
-from domainadaptor.adaptation.optimizers import optimizer_called
-from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
+from domainadaptor.adaptation.result import Adaptation
+from domainadaptor.adaptation.state import LazyOptimizer, OptimizerFactory, SeededGenerator, Stateful, make_optimizer
+from domainadaptor.adaptation.step import gradient_step
 from domainadaptor.augmentation.cotta import cotta_view
 from domainadaptor.augmentation.pixels import Pixels
 from domainadaptor.catalog import method
-from domainadaptor.norms.batch_only import batch_only
+from domainadaptor.norms.mixed import batch_only
 from domainadaptor.option_types import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -38,8 +37,9 @@ from domainadaptor.option_types import (
 __all__ = ["cotta"]
 
 
-class _Cotta(LearningAdaptor):
-    """The teacher predicts; the student learns from it; the anchor, which is the source, says when views are needed."""
+@final
+class _Cotta(Adaptor):
+    """The teacher predicts, the student learns from it, the anchor (the source model) decides when views are needed."""
 
     def __init__(
         self,
@@ -60,52 +60,49 @@ class _Cotta(LearningAdaptor):
         super().__init__(network, reset_every=reset_every)
         self._norm = partial(batch_only, variance=variance)
         self._symmetric = symmetric
-        self._optimizer = KeptOptimizer(optimizer)
-        self._draws = Draws(seed)
+        self._optimizer = LazyOptimizer(optimizer)
+        self._random = SeededGenerator(seed)
         self._ema, self._rst, self._ap, self._views = ema, rst, ap, views
         self._pixels = pixels
         self._predict_after = predict == "after"
         self._rebuild()
 
     def _build(self) -> AdaptiveNetwork:
-        build = partial(AdaptiveNetwork, self.source, norm=self._norm, others=True)
+        build = partial(self._adaptive, norm=self._norm, others=True)
         self._student, self._anchor = build(learns="all"), build(learns="nothing")
-        self._start = {name: p.detach().clone() for name, p in everything(self._student).items()}
         return build(learns="all")
 
-    def _parts(self) -> Sequence[Part]:
-        return self._student, self._anchor, self._optimizer, self._draws
+    def _parts(self) -> Sequence[Stateful]:
+        return self._student, self._anchor, self._optimizer, self._random
 
     def _learn(self, images: Tensor) -> Adaptation:
-        before = self._first_pass(images, grad=False)
+        with torch.no_grad():
+            before = self._main(images)
         alpha, note = self._main.alphas(), self._main.single_note()
-        if not finite(before):
-            why = "the logits under batch statistics are not finite"
-            return self._fall_back(images, self._run_source(images), alpha, why)
         answer = self._taught(images, before)
-        logits = self._first_pass(images, grad=True, network=self._student)
-        loss = self._consistency(in_loss_precision(logits), in_loss_precision(answer))
-        why_not = take_step(loss, self._student.learnable(), self._optimizer)
-        if why_not is not None:
-            return self._fall_back(images, before, alpha, why_not)
-        follow(self._main, self._student, 1 - self._ema)
-        self._restore()
+        loss = self._consistency(in_loss_precision(self._student(images)), in_loss_precision(answer))
+        parameters = list(self._student.learnable().values())
+        if (why := gradient_step(loss, parameters, self._optimizer, before)) is not None:
+            return self._fall_back(images, before if finite(before) else None, why)
+        update_ema(self._main, self._student, 1 - self._ema)
+        self._restore_some()
         if self._predict_after:
             with torch.no_grad():
-                answer = self._pass(images)
-        return Adaptation(answer.detach(), before.detach(), loss.item(), alpha, note)
+                answer = self._main(images)
+        return Adaptation(answer.detach(), before.detach(), loss.detach(), alpha, note)
 
     def _taught(self, images: Tensor, plain: Tensor) -> Tensor:
-        """What the teacher says: of the images, or the mean over views of them where the anchor is not sure."""
-        anchor = in_loss_precision(self._first_pass(images, grad=False, network=self._anchor))
+        """Return the teacher's logits, averaged over views if the anchor is not confident."""
+        with torch.no_grad():
+            anchor = in_loss_precision(self._anchor(images))
         if float(anchor.softmax(1).amax(1).mean()) >= self._ap:
             return plain
         pixels = self._pixels.of(images)
         total = torch.zeros_like(in_loss_precision(plain))
         with torch.no_grad():
             for _ in range(self._views):
-                view = self._pixels.back(cotta_view(pixels, self._draws.generator), images)
-                total += in_loss_precision(self._pass(view))
+                view = self._pixels.back(cotta_view(pixels, self._random.generator), images)
+                total += in_loss_precision(self._main(view))
         return (total / self._views).to(plain.dtype)
 
     def _consistency(self, student: Tensor, teacher: Tensor) -> Tensor:
@@ -115,15 +112,15 @@ class _Cotta(LearningAdaptor):
         return 0.5 * toward - 0.5 * (student.softmax(1) * teacher.log_softmax(1)).sum(1).mean()
 
     @torch.no_grad()
-    def _restore(self) -> None:
-        """Each single weight of the student goes back to the source's with a small probability."""
-        for name, p in everything(self._student).items():
-            chosen = torch.rand(p.shape, generator=self._draws.generator, dtype=torch.float32, device="cpu") < self._rst
-            p.copy_(torch.where(chosen.to(p.device), self._start[name], p))
+    def _restore_some(self) -> None:
+        """Restore each single weight of the student to the source model's with a small probability."""
+        for name, p in self._student.learnable().items():
+            drawn = torch.rand(p.shape, generator=self._random.generator, dtype=torch.float32, device="cpu")
+            p.copy_(torch.where((drawn < self._rst).to(p.device), self._student.start(name), p))
 
     def _catch_up(self, images: Tensor) -> None:
         with torch.no_grad():
-            self._pass(images)
+            self._main(images)
 
 
 @method(paper="Wang et al., CoTTA", year=2022, kind="teacher", forwards="3 + views", backwards="1")
@@ -163,7 +160,7 @@ def cotta(
         network,
         variance=variance,
         symmetric=consistency == "symmetric",
-        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
+        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         ema=float(ema),
         rst=float(rst),
         ap=float(ap),

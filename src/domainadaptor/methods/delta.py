@@ -3,21 +3,23 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.ema_prediction import AveragePrediction
+from domainadaptor.adaptation.ema import EmaPrediction
 from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.objective import Forward, Objective
-from domainadaptor.adaptation.optimizers import optimizer_called
-from domainadaptor.adaptation.state import Part
+from domainadaptor.adaptation.objective import Objective
+from domainadaptor.adaptation.state import Stateful, make_optimizer
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
-from domainadaptor.norms.renormalized import RenormalizedNorm
+from domainadaptor.norms.batch import AdaptiveBatchNorm, Use
+from domainadaptor.norms.moments import Moments, batch_moments, image_moments, in_float32
+from domainadaptor.norms.recognize import SourceNorm
 from domainadaptor.option_types import LearningRate, Momentum, Optimizer, Predict, ResetEvery, Share, Steps
 
 __all__ = ["delta"]
@@ -52,11 +54,70 @@ def delta(
         network,
         norm=partial(RenormalizedNorm, keep=keep),
         objective=_Balanced(loss, balance),
-        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
+        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         steps=steps,
         reset_every=reset_every,
         predict=predict,
     )
+
+
+@final
+class RenormalizedNorm(AdaptiveBatchNorm):
+    """Normalize with moving averages of mean and deviation, with the gradient of plain batch normalization.
+
+    The averages begin with the first batch and take in each batch after it was normalized. The deviation is averaged,
+    not the variance. A layer that is used more than once has no averages and normalizes each use by itself.
+    """
+
+    kept = ("average",)
+    follows = True
+
+    def __init__(self, source: SourceNorm, *, keep: float) -> None:
+        super().__init__(source)
+        self.keep = keep
+        self.average: Moments | None = None  # the second is a deviation
+        self._new: Moments | None = None  # of this batch, by its first pass
+
+    def _measure(self, x: Tensor, source: Moments, count: int) -> Use:
+        if count == 1:
+            return Use(1.0, source, single=True)
+        mean, var = batch_moments(image_moments(x))
+        if self.reused:
+            return Use(0.0, Moments(mean, var), single=False)
+        batch = Moments(mean, (var + self.eps).sqrt())
+        if self._new is None:
+            self._new = batch
+        used = batch if self.average is None else self.average
+        return Use(0.0, Moments(used.mean, self._variance(used)), single=False)
+
+    def _variance(self, average: Moments) -> Tensor:
+        return (average.var.square() - self.eps).clamp(min=0)
+
+    def _normalize_in_graph(self, x: Tensor, source: Moments, use: Use) -> Tensor:
+        """Normalize by the averages in value, through the batch statistics in the graph."""
+        wide = in_float32(x)
+        var, mean = torch.var_mean(wide, dim=[0, *range(2, x.ndim)], correction=0)
+        deviation = (var + self.eps).sqrt()
+        used = use.moments
+        far = (used.var + self.eps).sqrt()
+        ratio, shift = deviation.detach() / far, (mean.detach() - used.mean) / far
+        shape = (1, -1, *[1] * (x.ndim - 2))
+        y = (wide - mean.reshape(shape)) / deviation.reshape(shape) * ratio.reshape(shape) + shift.reshape(shape)
+        return (y * self.scale.reshape(shape) + self.shift.reshape(shape)).to(x.dtype)
+
+    def _end_batch(self) -> None:
+        if self._new is not None:
+            self.average = self._new if self.average is None else self.average.mix(self._new, self.keep)
+
+    def _end_pass(self) -> None:
+        self._new = None
+
+    def learned(self) -> dict[str, Tensor]:
+        """Return scale and shift, and the averages as statistics."""
+        values: dict[str, Tensor] = {"weight": self.scale, "bias": self.shift}
+        if self.average is None:
+            return values
+        return values | {"running_mean": self.average.mean, "running_var": self._variance(self.average)}
 
 
 class _Balanced(Objective):
@@ -64,12 +125,12 @@ class _Balanced(Objective):
 
     def __init__(self, loss: str, keep: float) -> None:
         self.loss = loss
-        self._often = AveragePrediction(keep, uniform=True)
+        self._often = EmaPrediction(keep, uniform=True)
 
-    def _parts(self) -> Sequence[Part]:
+    def _parts(self) -> Sequence[Stateful]:
         return (self._often,)
 
-    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
+    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
         """The mean over the images used; None if there are none."""
         p = logits.detach().softmax(1)
         often = self._often.before(p)

@@ -8,17 +8,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.logits import in_loss_precision
 from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.objective import Forward, Objective
-from domainadaptor.adaptation.optimizers import optimizer_called
-from domainadaptor.adaptation.state import Draws, Part
+from domainadaptor.adaptation.objective import Objective
+from domainadaptor.adaptation.state import SeededGenerator, Stateful, make_optimizer
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
 from domainadaptor.errors import BadBatch
 from domainadaptor.methods.sar import skipped
-from domainadaptor.norms.batch_only import batch_only
+from domainadaptor.norms.mixed import batch_only
 from domainadaptor.option_types import (
     Count,
     EntropyMargin,
@@ -68,7 +68,7 @@ def deyo(
         network,
         norm=batch_only,
         objective=_ShapeEntropy(margin=margin, drop=drop, patches=patches, weight_margin=weight_margin, seed=seed),
-        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
+        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         steps=steps,
         reset_every=reset_every,
         predict=predict,
@@ -85,12 +85,12 @@ class _ShapeEntropy(Objective):
         self.drop = drop
         self.patches = patches
         self.weight_margin = weight_margin
-        self._draws = Draws(seed)
+        self._random = SeededGenerator(seed)
 
-    def _parts(self) -> Sequence[Part]:
-        return (self._draws,)
+    def _parts(self) -> Sequence[Stateful]:
+        return (self._random,)
 
-    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
+    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
         """The mean over the images kept; None if there are none."""
         most = math.log(logits.shape[1])
         h = entropy(logits)
@@ -99,8 +99,8 @@ class _ShapeEntropy(Objective):
             return None
         with torch.no_grad():
             # Only the sure images, so that under batch statistics they are normalized among themselves, as published.
-            shuffled = shuffle_patches(images[sure], self.patches, self._draws.generator)
-            q = in_loss_precision(forward(shuffled)).softmax(1)
+            shuffled = shuffle_patches(images[sure], self.patches, self._random.generator)
+            q = in_loss_precision(network(shuffled)).softmax(1)
             p = logits[sure].softmax(1)
             own = p.argmax(1, keepdim=True)
             lost = (p.gather(1, own) - q.gather(1, own)).squeeze(1)

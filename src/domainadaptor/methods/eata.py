@@ -4,22 +4,22 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from domainadaptor.adaptation.adaptor import Adaptation, Adaptor
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
+from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.batch import checked_batch
-from domainadaptor.adaptation.copying import independent_copy
-from domainadaptor.adaptation.ema_prediction import AveragePrediction
+from domainadaptor.adaptation.ema import EmaPrediction
 from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.objective import Forward, Objective
-from domainadaptor.adaptation.optimizers import optimizer_called
-from domainadaptor.adaptation.state import Part
-from domainadaptor.adaptation.step import StepAdaptor, gradients_of
+from domainadaptor.adaptation.objective import Objective
+from domainadaptor.adaptation.state import Stateful, make_optimizer
+from domainadaptor.adaptation.step import StepAdaptor, compute_gradients
 from domainadaptor.catalog import method
 from domainadaptor.errors import BadBatch, BadOption
-from domainadaptor.norms.batch_only import batch_only
+from domainadaptor.norms.mixed import batch_only
 from domainadaptor.option_types import (
     CosineLimit,
     EntropyMargin,
@@ -59,7 +59,7 @@ def eta(
         network,
         norm=batch_only,
         objective=ReliableEntropy(margin=margin, eps=eps),
-        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
+        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         steps=steps,
         reset_every=reset_every,
         predict=predict,
@@ -98,13 +98,11 @@ def eata(
         fisher_weight: Weight of the distance to the source, scaled by Fisher information: 2000 for ImageNet, 1 for
             CIFAR.
     """
-    return _Eata(
+    return StepAdaptor(
         network,
-        source_images=source_images,
-        fisher_weight=fisher_weight,
         norm=batch_only,
-        objective=ReliableEntropy(margin=margin, eps=eps),
-        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
+        objective=NearSource(ReliableEntropy(margin=margin, eps=eps), _batches(source_images), fisher_weight),
+        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         steps=steps,
         reset_every=reset_every,
         predict=predict,
@@ -124,12 +122,12 @@ class ReliableEntropy(Objective):
         self.margin = margin
         self.eps = eps
         # Of the predictions that were kept. The authors' program does not reset it, which their paper does not ask for.
-        self._average = AveragePrediction(_KEEP, uniform=False)
+        self._average = EmaPrediction(_KEEP, uniform=False)
 
-    def _parts(self) -> Sequence[Part]:
+    def _parts(self) -> Sequence[Stateful]:
         return (self._average,)
 
-    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
+    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
         """The weighted mean over the images kept; None if there are none."""
         classes = logits.shape[1]
         limit = self.margin * math.log(classes)
@@ -146,64 +144,51 @@ class ReliableEntropy(Objective):
         return (weight * h)[kept].mean()
 
 
-class _Eata(StepAdaptor):
-    """A StepAdaptor that is held near the source where Fisher information is high.
+class NearSource(Objective):
+    """Another objective, held near the source model where Fisher information is high.
 
-    The information is measured before the first batch, when the way to read the network's output is known. It stays
-    when other weights are loaded: those want an adaptor of their own.
+    The information is measured at the first batch, when it is known how to read the network's output. It stays when
+    other weights are loaded: those need a new adaptor.
     """
 
-    def __init__(
-        self, network: nn.Module, *, source_images: SourceImages | None, fisher_weight: float, **options: Any
-    ) -> None:
-        self._fisher_weight = fisher_weight
+    def __init__(self, inner: Objective, source_images: list[Tensor], weight: float) -> None:
+        self.inner = inner
+        self.weight = weight
+        self._source_images = source_images
         self._fisher: dict[str, Tensor] | None = None
-        self._source_images = _batches(source_images)
-        super().__init__(network, **options)
 
-    def _learn(self, images: Tensor) -> Adaptation:
+    def _parts(self) -> Sequence[Stateful]:
+        return (self.inner,)
+
+    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
+        """Return the loss of the other objective plus the weighted distance to the source model."""
         if self._fisher is None:
-            self._fisher = self._measure()
-            self._source_images = []
-        return super()._learn(images)
-
-    def _measure(self) -> dict[str, Tensor]:
-        """The squared gradients of each batch's mean loss with its own predictions as labels, averaged."""
-        source, main = self.source, self._main
-        weights = [p for p in source.parameters() if p.is_floating_point()]
-        total: dict[str, Tensor] = {}
-        try:
-            # A copy, because a forward may write to what it holds.
-            self.source = independent_copy(source).eval()
-            self._main = self._build()
-            for images in self._source_images:
-                images = checked_batch(images.to(weights[0]) if weights else images, weights)
-                for name, square in self._squares(images).items():
-                    total[name] = total[name] + square if name in total else square
-        finally:
-            self.source, self._main = source, main
-        return {name: value / len(self._source_images) for name, value in total.items()}
-
-    def _squares(self, images: Tensor) -> dict[str, Tensor]:
-        logits = in_loss_precision(self._first_pass(images, grad=True))
-        learnable = self._main.named_learnable()
-        gradients = gradients_of(F.cross_entropy(logits, logits.detach().argmax(1)), list(learnable.values()))
-        found = {name: g.detach().square() for name, g in zip(learnable, gradients, strict=True) if g is not None}
-        if not finite(*found.values()):
-            raise BadBatch("source_images: their gradient is not finite; are they preprocessed as in training?")
-        for p in learnable.values():
-            p.grad = None
-        return found
-
-    def _loss(self, images: Tensor, logits: Tensor) -> Tensor | None:
-        loss = super()._loss(images, logits)
-        if loss is None or self._fisher is None:
-            return loss
-        for name, p in self._main.named_learnable().items():
+            self._fisher, self._source_images = self._measure(network.independent()), []
+        loss = self.inner(network, images, logits)
+        if loss is None:
+            return None
+        for name, p in network.learnable().items():
             if name in self._fisher:
-                far = (p - self._main.start(name)).square()
-                loss = loss + self._fisher_weight * (self._fisher[name].to(p) * far).sum()
+                far = (p - network.start(name)).square()
+                loss = loss + self.weight * (self._fisher[name].to(p) * far).sum()
         return loss
+
+    def _measure(self, network: AdaptiveNetwork) -> dict[str, Tensor]:
+        """Average the squared gradients of each batch's mean loss, with the model's own predictions as labels."""
+        weights = [p for p in network.network.parameters() if p.is_floating_point()]
+        total: dict[str, Tensor] = {}
+        for images in self._source_images:
+            images = checked_batch(images.to(weights[0]) if weights else images, weights)
+            logits = in_loss_precision(network(images))
+            learnable = network.learnable()
+            compute_gradients(F.cross_entropy(logits, logits.detach().argmax(1)), list(learnable.values()))
+            for name, p in learnable.items():
+                if p.grad is not None:
+                    total[name] = total.get(name, torch.zeros_like(p.grad)) + p.grad.square()
+            network.reset()
+        if not finite(*total.values()):
+            raise BadBatch("source_images: their gradient is not finite. Are they preprocessed as in training?")
+        return {name: value / len(self._source_images) for name, value in total.items()}
 
 
 def _batches(images: object) -> list[Tensor]:

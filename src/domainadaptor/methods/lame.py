@@ -10,7 +10,7 @@ from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
-from domainadaptor.norms.batch_only import batch_only
+from domainadaptor.norms.mixed import batch_only
 from domainadaptor.option_types import Count, Head, NonNegative, Statistics
 
 __all__ = ["lame"]
@@ -32,8 +32,9 @@ class Laplacian(Predictor):
         self.steps = steps
         self.tolerance = tolerance
 
-    def __call__(self, logits: Tensor, features: Tensor, head: nn.Linear) -> Tensor:
-        """Log-probabilities of the classes, (N, K)."""
+    def __call__(self, logits: Tensor, features: Tensor | None, head: nn.Linear | None) -> Tensor:
+        """Return log-probabilities of the classes, (N, K)."""
+        assert features is not None
         likely = (logits.softmax(1) + _FLOOR).log()
         kernel = self._kernel(F.normalize(features, dim=1))
         answer = likely.log_softmax(1)

@@ -1,26 +1,26 @@
 """MEMO: one image at a time, the mean prediction of its views made sure. Zhang et al., NeurIPS 2022."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Literal, final
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW
 
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, listed
-from domainadaptor.adaptation.adaptor import Adaptation, Adaptor
-from domainadaptor.adaptation.descent import take_step
-from domainadaptor.adaptation.learning import LearningAdaptor
+from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.logits import finite, in_loss_precision
-from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
+from domainadaptor.adaptation.result import Adaptation
+from domainadaptor.adaptation.state import LazyOptimizer, OptimizerFactory, SeededGenerator, Stateful
+from domainadaptor.adaptation.step import gradient_step
 from domainadaptor.augmentation.augmix import augmix_views
 from domainadaptor.augmentation.crops import random_views
 from domainadaptor.augmentation.pixels import Pixels
 from domainadaptor.catalog import method
 from domainadaptor.errors import UnsupportedNetwork
-from domainadaptor.norms.constant import ConstantNorm
+from domainadaptor.norms.mixed import MixedNorm
 from domainadaptor.option_types import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -41,7 +41,8 @@ __all__ = ["memo"]
 Area = Annotated[float, Option(gt=0, le=1)]
 
 
-class _Memo(LearningAdaptor):
+@final
+class _Memo(Adaptor):
     """Adapts to each image on its own, and forgets it before the next."""
 
     def __init__(
@@ -59,62 +60,58 @@ class _Memo(LearningAdaptor):
     ) -> None:
         super().__init__(network, reset_every=1)
         # The authors' program writes the statistics of the views to buffers, which no gradient passes.
-        self._norm = partial(ConstantNorm, alpha=alpha, fold=False, variance=variance)
+        self._norm = partial(MixedNorm, alpha=alpha, variance=variance, constant=True)
         self._views, self._area, self._pixels = views, area, pixels
-        self._optimizer = KeptOptimizer(optimizer)
-        self._draws = Draws(seed)
+        self._optimizer = LazyOptimizer(optimizer)
+        self._random = SeededGenerator(seed)
         self._steps = steps
         self._images = 0
         self._rebuild()
 
     def _build(self) -> AdaptiveNetwork:
-        return AdaptiveNetwork(self.source, norm=self._norm, learns="all", others=True)
+        return self._adaptive(norm=self._norm, learns="all", others=True)
 
-    def _parts(self) -> Sequence[Part]:
-        return self._optimizer, self._draws
+    def _parts(self) -> Sequence[Stateful]:
+        return self._optimizer, self._random
 
     def _learn(self, images: Tensor) -> Adaptation:
         self._images = len(images)
         results = [self._learn_one(image) for image in images.split(1)]
-        before = torch.cat([result.before for result in results])
-        alpha = results[-1].alpha
         failed = [at for at, result in enumerate(results) if result.fell_back]
-        if len(failed) == len(results):
-            why = str(results[0].note).partition(";")[0]
-            return self._fall_back(images, before, alpha, why)
-        note = results[-1].note
-        if failed:
+        note = results[0].note if len(failed) == len(results) else results[-1].note
+        if 0 < len(failed) < len(results):
             why = str(results[failed[0]].note).partition(";")[0]
-            note = f"{why}; the logits are the source network's own for images {listed([str(at) for at in failed])}"
-        losses = [result.loss for result in results if result.loss is not None]
-        loss = sum(losses) / len(losses) if losses else None
-        return Adaptation(torch.cat([result.logits for result in results]), before, loss, alpha, note)
+            note = f"{why}; the logits are the source model's for images {listed([str(at) for at in failed])}"
+        losses = [result.loss_tensor for result in results if result.loss_tensor is not None]
+        return Adaptation(
+            torch.cat([result.logits for result in results]),
+            torch.cat([result.before for result in results]),
+            torch.stack(losses).mean() if losses else None,
+            results[-1].alpha_tensors,
+            note,
+            fell_back=len(failed) == len(results),
+        )
 
     def _learn_one(self, image: Tensor) -> Adaptation:
-        # Every image gets the same draws, so that its answer does not depend on the batch that it is in.
-        self._forget()
-        before = self._first_pass(image, grad=False)
-        alpha = self._main.alphas()
-        if not finite(before):
-            why = "the logits under mixed statistics are not finite"
-            return self._fall_back(image, self._run_source(image), alpha, why)
-        value = None
-        for _ in range(self._steps):
-            loss = self._marginal_entropy(in_loss_precision(self._pass(self._view(image))))
-            why_not = take_step(loss, self._main.learnable(), self._optimizer)
-            if why_not is not None:
-                return self._fall_back(image, before, alpha, why_not)
-            value = loss.item()
+        # Every image gets the same random numbers, so that its answer does not depend on the rest of the batch.
+        self._reset_parts()
         with torch.no_grad():
-            logits = self._pass(image)
-        if not finite(logits):
-            return self._fall_back(image, before, alpha, "the adapted logits are not finite (lr too large?)")
-        return Adaptation(logits, before.detach(), value, alpha, self._main.single_note())
+            before = self._main(image)
+        alpha, note, loss = self._main.alphas(), self._main.single_note(), None
+        parameters = list(self._main.learnable().values())
+        for _ in range(self._steps):
+            loss = self._marginal_entropy(in_loss_precision(self._main(self._view(image))))
+            if (why := gradient_step(loss, parameters, self._optimizer, before)) is not None:
+                return self._fall_back(image, before if finite(before) else None, why)
+        with torch.no_grad():
+            logits = self._main(image)
+        result = Adaptation(logits, before.detach(), None if loss is None else loss.detach(), alpha, note)
+        return self._judged(image, result, guarded=False)
 
     def _view(self, image: Tensor) -> Tensor:
         if self._pixels is None:
-            return random_views(image, self._views, self._draws.generator, (self._area, 1.0))
-        views = augmix_views(self._pixels.of(image), self._views, self._draws.generator, self._area)
+            return random_views(image, self._views, self._random.generator, (self._area, 1.0))
+        views = augmix_views(self._pixels.of(image), self._views, self._random.generator, self._area)
         return self._pixels.back(views, image)
 
     def _marginal_entropy(self, logits: Tensor) -> Tensor:
@@ -122,13 +119,12 @@ class _Memo(LearningAdaptor):
         mean = logits.log_softmax(1).logsumexp(0) - math.log(len(logits))
         return -(mean.exp() * mean).sum()
 
-    def _plain_values(self) -> Mapping[str, Mapping[str, Tensor]]:
+    def _check_plain(self) -> None:
         if self._images > 1:
             raise UnsupportedNetwork(
-                f"every one of the {self._images} images has a network of its own, and a plain one holds one; give "
-                "adaptor.adapted one image, or use adaptor(images)"
+                f"Each of the {self._images} images has its own adapted network. Pass one image, or use "
+                "adaptor(images)."
             )
-        return super()._plain_values()
 
 
 @method(

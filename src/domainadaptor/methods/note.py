@@ -3,24 +3,24 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptation, Adaptor
+from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.batch import check_same_size
-from domainadaptor.adaptation.descent import take_step
-from domainadaptor.adaptation.learning import LearningAdaptor
 from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.optimizers import optimizer_called
-from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
+from domainadaptor.adaptation.result import Adaptation
+from domainadaptor.adaptation.state import LazyOptimizer, OptimizerFactory, SeededGenerator, Stateful, make_optimizer
+from domainadaptor.adaptation.step import gradient_step
 from domainadaptor.catalog import method
 from domainadaptor.errors import UnsupportedNetwork
-from domainadaptor.norms.aware import AwareNorm
-from domainadaptor.norms.instance_aware import InstanceAwareBatchNorm2d
+from domainadaptor.norms.base import AdaptiveNorm
+from domainadaptor.norms.instance_aware import InstanceAwareBatchNorm2d, corrected
+from domainadaptor.norms.moments import in_float32
 from domainadaptor.option_types import (
     BankShare,
     Capacity,
@@ -44,7 +44,7 @@ class _Held(NamedTuple):
     draws: Tensor
 
 
-class ReservoirMemory(Part):
+class ReservoirMemory(Stateful):
     """A memory of equal parts of all classes, within which every image is as likely as any other (PBRS).
 
     Args:
@@ -54,7 +54,7 @@ class ReservoirMemory(Part):
 
     def __init__(self, capacity: int, seed: int) -> None:
         self.capacity = capacity
-        self._draws = Draws(seed)
+        self._random = SeededGenerator(seed)
         self.images: tuple[Tensor, ...] = ()
         self.labels: tuple[int, ...] = ()
         self.counts: dict[int, int] = {}
@@ -86,27 +86,98 @@ class ReservoirMemory(Part):
         return places[self._below(len(places))]
 
     def _uniform(self) -> float:
-        return float(torch.rand((), generator=self._draws.generator, dtype=torch.float64, device="cpu"))
+        return float(torch.rand((), generator=self._random.generator, dtype=torch.float64, device="cpu"))
 
     def _below(self, count: int) -> int:
         return int(self._uniform() * count)
 
     def reset(self) -> None:
         """Empty."""
-        self._draws.reset()
+        self._random.reset()
         self.images, self.labels, self.counts, self.seen = (), (), {}, 0
 
-    def memory(self) -> _Held:
+    def state_dict(self) -> _Held:
         """The images, which are never written to, and what is drawn next."""
-        return _Held(self.images, self.labels, tuple(self.counts.items()), self.seen, self._draws.memory())
+        return _Held(self.images, self.labels, tuple(self.counts.items()), self.seen, self._random.state_dict())
 
-    def recall(self, memory: _Held) -> None:
-        """Holds those again."""
-        self.images, self.labels, self.counts, self.seen = *memory[:2], dict(memory.counts), memory.seen
-        self._draws.recall(memory.draws)
+    def load_state_dict(self, state: _Held) -> None:
+        """Restore the images and the generator."""
+        self.images, self.labels, self.counts, self.seen = *state[:2], dict(state.counts), state.seen
+        self._random.load_state_dict(state.draws)
 
 
-class _Note(LearningAdaptor):
+@final
+class AwareNorm(AdaptiveNorm):
+    """Normalize as the trained layer does in eval mode; while it follows, as in train mode.
+
+    Args:
+        layer: The trained layer.
+        share: The weight of a batch in the running statistics, while it follows.
+    """
+
+    scale: nn.Parameter
+    shift: nn.Parameter
+    mean: Tensor
+    var: Tensor
+    follows = True
+
+    def __init__(self, layer: InstanceAwareBatchNorm2d, *, share: float) -> None:
+        super().__init__(layer)
+        assert layer.running_mean is not None
+        assert layer.running_var is not None
+        self.eps, self.band, self._share = float(layer.eps), float(layer.band), share
+        self._dtype = layer.running_mean.dtype
+        self.learns = ("scale", "shift") if layer.affine else ()
+        mean, var = (in_float32(t.detach()) for t in (layer.running_mean, layer.running_var))
+        weight = in_float32(layer.weight.detach()) if layer.affine else torch.ones_like(mean)
+        bias = in_float32(layer.bias.detach()) if layer.affine else torch.zeros_like(mean)
+        self._add_state(parameter=True, scale=weight, shift=bias)
+        self._add_state(mean=mean, var=var)
+        self.tail = nn.Sequential(*layer.children())  # timm's layers hold the activation that follows
+        self.following = False
+        self._measured: tuple[Tensor, Tensor] | None = None
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalize a batch (N, C, H, W)."""
+        self.uses.append(None)
+        x = in_float32(images)
+        space = x.shape[2] * x.shape[3]
+        mean, var = self.mean, self.var
+        if self.following and len(x) * space > 1:
+            var, mean = torch.var_mean(x, dim=(0, 2, 3), unbiased=True)
+            self._measured = mean.detach(), var.detach()
+            if space == 1:  # plain batch norm, which divides by the biased deviation
+                var = torch.var(x, dim=(0, 2, 3), unbiased=False)
+        shape = (-1, 1, 1)
+        if space > 1:
+            y = corrected(x, mean, var, self.eps, self.band)
+        else:  # an image of one pixel has no variance
+            y = (x - mean.view(shape)) * (var + self.eps).rsqrt().view(shape)
+        y = y * self.scale.view(shape) + self.shift.view(shape)
+        out: Tensor = self.tail(y.to(images.dtype))
+        return out
+
+    @torch.no_grad()
+    def _end_batch(self) -> None:
+        if self._measured is not None:
+            for running, batch in zip((self.mean, self.var), self._measured, strict=True):
+                running.lerp_(batch, self._share)
+
+    def _end_pass(self) -> None:
+        self._measured = None
+
+    def learned(self) -> dict[str, Tensor]:
+        """Return statistics, scale and shift."""
+        values: dict[str, Tensor] = {"running_mean": self.mean, "running_var": self.var}
+        return values | {"weight": self.scale, "bias": self.shift} if self.learns else values
+
+    def plain_values(self) -> dict[str, Tensor]:
+        """Return the same in the trained layer's precision."""
+        return {name: value.detach().to(self._dtype) for name, value in self.learned().items()}
+
+
+@final
+class _Note(Adaptor):
     """Predicts each image by itself, sorts it into a memory, and every so often takes a step on that."""
 
     def __init__(
@@ -123,24 +194,24 @@ class _Note(LearningAdaptor):
         super().__init__(network, reset_every=reset_every)
         self._share, self._every = share, every
         self._bank = memory
-        self._optimizer = KeptOptimizer(optimizer)
+        self._optimizer = LazyOptimizer(optimizer)
         self._predict_after = predict == "after"
         self._rebuild()
 
     def _build(self) -> AdaptiveNetwork:
         special = partial(_stand_ins, share=self._share)
-        return AdaptiveNetwork(self.source, norm=None, learns="norms", special=special)
+        return self._adaptive(norm=None, learns="norms", special=special)
 
-    def _parts(self) -> Sequence[Part]:
+    def _parts(self) -> Sequence[Stateful]:
         return self._bank, self._optimizer
 
     def _learn(self, images: Tensor) -> Adaptation:
         for held in self._bank.images[:1]:
             check_same_size(held, images)
-        before = self._first_pass(images, grad=False)
+        with torch.no_grad():
+            before = self._main(images)
         if not finite(before):
-            why = "the logits are not finite"
-            return self._fall_back(images, self._run_source(images), {}, why)
+            return self._fall_back(images, None, "the logits are not finite")
         logits, loss = before.clone(), None
         labels = logits.argmax(1).tolist()
         for at, image in enumerate(images):
@@ -149,36 +220,36 @@ class _Note(LearningAdaptor):
                 continue
             taken = self._update(images)
             if isinstance(taken, str):
-                return self._fall_back(images, before, {}, taken)
+                return self._fall_back(images, before, taken)
             loss = taken
             rest = images[at + 1 :]
             if len(rest) > 0:  # they come after the step
                 with torch.no_grad():
-                    logits[at + 1 :] = self._pass(rest)
+                    logits[at + 1 :] = self._main(rest)
                 labels = logits.argmax(1).tolist()
         if self._predict_after and loss is not None:
             with torch.no_grad():
-                logits = self._pass(images)
-        return Adaptation(logits.detach(), before.detach(), loss, {}, None)
+                logits = self._main(images)
+        return Adaptation(logits.detach(), before.detach(), loss)
 
-    def _update(self, like: Tensor) -> float | str | None:
-        """A step on the memory as one batch; the loss, or why there can be none."""
+    def _update(self, like: Tensor) -> Tensor | str:
+        """Take a step on the buffer as one batch; return the loss, or why no step can be taken."""
         images = torch.stack(self._bank.images).to(like)
         with self._following():
-            loss = entropy(in_loss_precision(self._pass(images))).mean()
-            learnable = self._main.learnable()
-            why_not = take_step(loss, learnable, self._optimizer) if learnable else None
+            loss = entropy(in_loss_precision(self._main(images))).mean()
+            parameters = list(self._main.learnable().values())
+            why = gradient_step(loss, parameters, self._optimizer) if parameters else None
             # The statistics are kept now: they count for the next images of this batch.
-            self._main.settle()
-        return why_not or loss.item()
+            self._main.end_batch()
+        return loss.detach() if why is None else why
 
     @contextmanager
     def _following(self) -> Iterator[None]:
-        """The norms measure the memory meanwhile."""
+        """Let the norms measure the buffer meanwhile."""
         norms = [norm for norm in self._main.norms.values() if isinstance(norm, AwareNorm)]
-        for norm in norms:
-            norm.following = True
         try:
+            for norm in norms:
+                norm.following = True
             yield
         finally:
             for norm in norms:
@@ -228,7 +299,7 @@ def note(
         share=float(share),
         every=int(update_every),
         memory=ReservoirMemory(int(capacity), int(seed)),
-        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
+        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         reset_every=reset_every,
         predict=predict,
     )

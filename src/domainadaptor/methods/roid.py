@@ -1,24 +1,24 @@
 """ROID: certain and diverse images weigh more, weights drift back, priors count. Marsden et al., WACV 2024."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.ema_prediction import AveragePrediction
+from domainadaptor.adaptation.ema import EmaPrediction
 from domainadaptor.adaptation.logits import in_loss_precision
 from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.objective import Forward, Objective
-from domainadaptor.adaptation.optimizers import optimizer_called
-from domainadaptor.adaptation.state import Draws, Part
+from domainadaptor.adaptation.objective import Objective
+from domainadaptor.adaptation.predictor import Predictor
+from domainadaptor.adaptation.state import SeededGenerator, Stateful, make_optimizer
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.augmentation.crops import random_views
 from domainadaptor.catalog import method
-from domainadaptor.errors import UnsupportedNetwork
-from domainadaptor.norms.batch_only import batch_only
+from domainadaptor.norms.mixed import batch_only
 from domainadaptor.option_types import (
     LearningRate,
     Momentum,
@@ -74,13 +74,12 @@ def roid(
         prior: Correct predictions by how often each class was predicted in the batch.
         optimizer: "sgd" as published for ImageNet, or "adam" as for CIFAR (with lr=0.001).
     """
-    return _Roid(
+    return StepAdaptor(
         network,
-        keep=keep,
-        prior=prior,
         norm=batch_only,
-        objective=_WeightedRatio(temperature=temperature, clip=clip, consistency=consistency, seed=seed),
-        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
+        objective=_WeightedRatio(temperature=temperature, clip=clip, consistency=consistency, keep=keep, seed=seed),
+        predictor=PriorCorrection() if prior else None,
+        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         steps=steps,
         reset_every=reset_every,
         predict=predict,
@@ -91,24 +90,32 @@ def roid(
 class _WeightedRatio(Objective):
     """The soft likelihood ratio of images that are unlike the average prediction, and their views' agreement."""
 
-    def __init__(self, *, temperature: float, clip: float, consistency: bool, seed: int) -> None:
+    def __init__(self, *, temperature: float, clip: float, consistency: bool, keep: float, seed: int) -> None:
         self.temperature = temperature
         self.clip = clip
         self.consistency = consistency
-        self._average = AveragePrediction(_KEEP, uniform=True)
-        self._draws = Draws(seed)
+        self.keep = keep
+        self._average = EmaPrediction(_KEEP, uniform=True)
+        self._random = SeededGenerator(seed)
 
-    def _parts(self) -> Sequence[Part]:
-        return self._average, self._draws
+    def _parts(self) -> Sequence[Stateful]:
+        return self._average, self._random
 
-    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
+    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor:
         """The weighted sum, divided by the number of images."""
         weight, kept = self._weigh(logits.detach())
         loss = (weight * soft_likelihood_ratio(logits, self.clip))[kept].sum()
         if self.consistency:
-            views = in_loss_precision(forward(random_views(images[kept], 1, self._draws.generator)))
+            views = in_loss_precision(network(random_views(images[kept], 1, self._random.generator)))
             loss = loss + (weight[kept] * _disagreement(views, logits[kept])).sum()
         return loss / len(logits)
+
+    @torch.no_grad()
+    def after_step(self, network: AdaptiveNetwork, loss: Tensor) -> str | None:
+        """Pull the weights back toward the source model."""
+        for name, p in network.learnable().items():
+            p.mul_(self.keep).add_(network.start(name), alpha=1 - self.keep)
+        return None
 
     def _weigh(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Each image's weight, and which are no less diverse than the batch on average."""
@@ -120,29 +127,14 @@ class _WeightedRatio(Objective):
         return (diversity * certainty / self.temperature).exp(), ~(diversity < diversity.mean())
 
 
-class _Roid(StepAdaptor):
-    """A StepAdaptor whose weights are drawn to the source after each step, and whose answer knows the prior."""
+class PriorCorrection(Predictor):
+    """Correct the answer by how often each class was predicted in the batch."""
 
-    def __init__(self, network: nn.Module, *, keep: float, prior: bool, **options: Any) -> None:
-        self._keep = keep
-        self._prior = prior
-        super().__init__(network, **options)
+    needs_features = False
 
-    @torch.no_grad()
-    def _stepped(self) -> None:
-        for name, p in self._main.named_learnable().items():
-            p.mul_(self._keep).add_(self._main.start(name), alpha=1 - self._keep)
-
-    def _answer(self, logits: Tensor) -> Tensor:
-        return corrected(logits) if self._prior else logits
-
-    def _plain_values(self) -> Mapping[str, Mapping[str, Tensor]]:
-        if self._prior:
-            raise UnsupportedNetwork(
-                "the answer is corrected by the batch's own prior, which no plain network can do; "
-                "use prior=False, or adaptor(images) instead of adaptor.adapted(images)"
-            )
-        return super()._plain_values()
+    def __call__(self, logits: Tensor, features: Tensor | None, head: nn.Linear | None) -> Tensor:
+        """Return the corrected logits."""
+        return corrected(logits)
 
 
 def soft_likelihood_ratio(logits: Tensor, clip: float) -> Tensor:

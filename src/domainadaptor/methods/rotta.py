@@ -4,25 +4,24 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptation, Adaptor
+from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.batch import check_same_size
-from domainadaptor.adaptation.descent import take_step
-from domainadaptor.adaptation.ema import follow
-from domainadaptor.adaptation.learning import LearningAdaptor
+from domainadaptor.adaptation.ema import update_ema
 from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.optimizers import optimizer_called
-from domainadaptor.adaptation.state import Draws, KeptOptimizer, OptimizerFactory, Part
+from domainadaptor.adaptation.result import Adaptation
+from domainadaptor.adaptation.state import LazyOptimizer, OptimizerFactory, SeededGenerator, Stateful, make_optimizer
+from domainadaptor.adaptation.step import gradient_step
 from domainadaptor.augmentation.cotta import cotta_view
 from domainadaptor.augmentation.pixels import Pixels
 from domainadaptor.catalog import method
-from domainadaptor.norms.robust import RobustNorm
+from domainadaptor.norms.mixed import MixedNorm
 from domainadaptor.option_types import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -53,7 +52,7 @@ class Item(NamedTuple):
     born: int  # how many images had come before it
 
 
-class BalancedMemory(Part):
+class BalancedMemory(Stateful):
     """A memory with equal room for every class, from which the oldest and least sure images go first (CSTU).
 
     Args:
@@ -104,16 +103,17 @@ class BalancedMemory(Part):
         """Empty."""
         self.items, self.seen = (), 0
 
-    def memory(self) -> tuple[tuple[Item, ...], int]:
+    def state_dict(self) -> tuple[tuple[Item, ...], int]:
         """The images, which are never written to."""
         return self.items, self.seen
 
-    def recall(self, memory: tuple[tuple[Item, ...], int]) -> None:
-        """Holds those again."""
-        self.items, self.seen = memory
+    def load_state_dict(self, state: tuple[tuple[Item, ...], int]) -> None:
+        """Restore the images."""
+        self.items, self.seen = state
 
 
-class _Rotta(LearningAdaptor):
+@final
+class _Rotta(Adaptor):
     """The teacher predicts, its answers sort images into a memory, and every so often the student learns from that."""
 
     def __init__(
@@ -133,28 +133,28 @@ class _Rotta(LearningAdaptor):
         super().__init__(network, reset_every=reset_every)
         self._share, self._nu, self._every = share, nu, every
         self._bank = memory
-        self._optimizer = KeptOptimizer(optimizer)
-        self._draws = Draws(seed)
+        self._optimizer = LazyOptimizer(optimizer)
+        self._random = SeededGenerator(seed)
         self._pixels = pixels
         self._predict_after = predict == "after"
         self._rebuild()
 
     def _build(self) -> AdaptiveNetwork:
-        build = partial(AdaptiveNetwork, self.source, norm=partial(RobustNorm, share=self._share), learns="norms")
+        build = partial(self._adaptive, norm=partial(MixedNorm, alpha=1.0, running=True), learns="norms")
         self._student = build()
         return build()
 
-    def _parts(self) -> Sequence[Part]:
-        return self._student, self._bank, self._optimizer, self._draws
+    def _parts(self) -> Sequence[Stateful]:
+        return self._student, self._bank, self._optimizer, self._random
 
     def _learn(self, images: Tensor) -> Adaptation:
         for item in self._bank.items[:1]:
             check_same_size(item.image, images)
-        logits = before = self._first_pass(images, grad=False)
+        with torch.no_grad():
+            logits = before = self._main(images)
         alpha, note = self._main.alphas(), self._main.single_note()
         if not finite(before):
-            why = "the logits under running statistics are not finite"
-            return self._fall_back(images, self._run_source(images), alpha, why)
+            return self._fall_back(images, None, "the logits under running statistics are not finite")
         wide = in_loss_precision(before)
         unsure, labels = (entropy(wide) / math.log(wide.shape[1])).tolist(), wide.argmax(1).tolist()
         loss = None
@@ -163,51 +163,51 @@ class _Rotta(LearningAdaptor):
             if self._bank.seen % self._every == 0:
                 taken = self._update(images)
                 if isinstance(taken, str):
-                    return self._fall_back(images, before, alpha, taken)
+                    return self._fall_back(images, before, taken)
                 loss = taken
         if self._predict_after and loss is not None:
             with torch.no_grad():
-                logits = self._pass(images)
+                logits = self._main(images)
         return Adaptation(logits.detach(), before.detach(), loss, alpha, note)
 
-    def _update(self, like: Tensor) -> float | str | None:
-        """A step of the student on the memory; the loss, or why there can be none."""
+    def _update(self, like: Tensor) -> Tensor | str:
+        """Take a step of the student on the buffer; return the loss, or why no step can be taken."""
         items = sorted(self._bank.items, key=lambda item: (item.label, item.born))
         images = torch.stack([item.image for item in items]).to(like)
         ages = torch.tensor([self._bank.age(item) for item in items], dtype=torch.float64, device="cpu")
         with self._following():
             with torch.no_grad():
-                target = in_loss_precision(self._pass(images)).softmax(1)
-            view = self._pixels.back(cotta_view(self._pixels.of(images), self._draws.generator), images)
-            logits = in_loss_precision(self._first_pass(view, grad=True, network=self._student))
+                target = in_loss_precision(self._main(images)).softmax(1)
+            view = self._pixels.back(cotta_view(self._pixels.of(images), self._random.generator), images)
+            logits = in_loss_precision(self._student(view))
             # Young images weigh one half, and the older ones less.
             weight = (-ages).sigmoid().to(logits)
             loss = (weight * -(target * logits.log_softmax(1)).sum(1)).mean()
-            learnable = self._student.learnable()
-            why_not = take_step(loss, learnable, self._optimizer) if learnable else None
+            parameters = list(self._student.learnable().values())
+            why = gradient_step(loss, parameters, self._optimizer) if parameters else None
             # Their statistics are kept now: the next images of this batch are already predicted.
-            self._main.settle()
-            self._student.settle()
-        if why_not is not None:
-            return why_not
-        follow(self._main, self._student, self._nu)
-        return loss.item()
+            self._main.end_batch()
+            self._student.end_batch()
+        if why is not None:
+            return why
+        update_ema(self._main, self._student, self._nu)
+        return loss.detach()
 
     @contextmanager
     def _following(self) -> Iterator[None]:
-        """Both networks measure the memory meanwhile."""
-        norms = [n for part in (self._main, self._student) for n in part.norms.values() if isinstance(n, RobustNorm)]
-        for norm in norms:
-            norm.follow(True)
+        """Let the running statistics of both networks move a share toward the buffer's meanwhile."""
+        norms = [n for part in (self._main, self._student) for n in part.norms.values() if isinstance(n, MixedNorm)]
         try:
+            for norm in norms:
+                norm.rule = 1.0 - self._share
             yield
         finally:
             for norm in norms:
-                norm.follow(False)
+                norm.rule = 1.0
 
     def _catch_up(self, images: Tensor) -> None:
         with torch.no_grad():
-            self._pass(images)
+            self._main(images)
 
 
 @method(
@@ -251,7 +251,7 @@ def rotta(
         nu=float(nu),
         every=int(update_every),
         memory=BalancedMemory(int(capacity), timeliness=float(timeliness), uncertainty=float(uncertainty)),
-        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
+        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         pixels=Pixels(mean, std),
         seed=int(seed),
         reset_every=reset_every,

@@ -3,21 +3,21 @@
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.copying import unwrap
 from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.objective import Forward, Objective
-from domainadaptor.adaptation.optimizers import optimizer_called
-from domainadaptor.adaptation.step import StepAdaptor, gradients_of
+from domainadaptor.adaptation.objective import Objective
+from domainadaptor.adaptation.state import make_optimizer
+from domainadaptor.adaptation.step import StepAdaptor, compute_gradients
 from domainadaptor.catalog import method
 from domainadaptor.errors import BadOption
-from domainadaptor.norms.batch_only import batch_only
+from domainadaptor.norms.mixed import batch_only
 from domainadaptor.option_types import (
     EntropyMargin,
     LearningRate,
@@ -59,12 +59,11 @@ def sar(
         lr: Learning rate; the authors use 2.5e-4 for ResNets and 1e-3 for transformers, at batch size 64.
         momentum: SGD momentum.
     """
-    return _Sar(
+    return StepAdaptor(
         network,
-        rho=rho,
         norm=batch_only,
-        objective=_SureEntropy(margin=margin, recover_below=recover_below),
-        optimizer=optimizer_called("sgd", lr=lr, momentum=momentum),
+        objective=SharpnessAwareEntropy(margin=margin, rho=rho, recover_below=recover_below),
+        optimizer=make_optimizer("sgd", lr=lr, momentum=momentum),
         steps=steps,
         reset_every=reset_every,
         predict=predict,
@@ -114,106 +113,77 @@ def last_stage(network: nn.Module) -> tuple[str, ...]:
     return ()
 
 
-class _SureEntropy(Objective):
-    """The mean entropy of the images that are sure, and the moving average of what it was uphill."""
+class SharpnessAwareEntropy(Objective):
+    """The mean entropy of confident images at the worst point nearby, and its moving average."""
 
-    def __init__(self, *, margin: float, recover_below: float | None) -> None:
+    def __init__(self, *, margin: float, rho: float, recover_below: float | None) -> None:
         self.margin = margin
+        self.rho = rho
         self.recover_below = recover_below
+        self._classes = 2
         self._average: float | None = None
 
-    def sure(self, entropies: Tensor) -> Tensor:
-        return entropies.detach() < self.margin * math.log(self._classes)
-
-    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
+    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
+        """Return a loss with the value and the gradient of the entropy uphill, at the weights as they are."""
         self._classes = logits.shape[1]
         h = entropy(logits)
-        kept = self.sure(h)
-        return h[kept].mean() if bool(kept.any()) else None
+        kept = self._confident(h)
+        if not bool(kept.any()):
+            return None
+        loss = h[kept].mean()
+        parameters = list(network.learnable().values())
+        if not finite(*compute_gradients(loss, parameters)):
+            for p in parameters:
+                p.grad = None
+            return torch.stack([(p * torch.nan).sum() for p in parameters]).sum()  # refused as not finite
+        held = [p.detach().clone() for p in parameters]
+        _climb(parameters, self.rho)
+        uphill = entropy(in_loss_precision(network(images)))
+        kept &= self._confident(uphill)
+        # Without this check, the mean of nothing would turn the weights into NaN, as in the authors' program.
+        second = uphill[kept].mean() if bool(kept.any()) else None
+        if second is not None:
+            compute_gradients(second, parameters)
+        with torch.no_grad():
+            for p, value in zip(parameters, held, strict=True):
+                p.copy_(value)
+        if second is None:
+            return None
+        result = second.detach()
+        for p in parameters:
+            if p.grad is not None:
+                result = result + ((p - p.detach()) * p.grad).sum()
+                p.grad = None
+        return result
 
-    def too_low(self, loss: float) -> bool:
-        """Whether the average, with this loss in it, is below the threshold."""
-        self._average = loss if self._average is None else _KEEP * self._average + (1 - _KEEP) * loss
+    def after_step(self, network: AdaptiveNetwork, loss: Tensor) -> str | None:
+        """Go back to the source model if the average loss is too low."""
+        value = loss.item()
+        self._average = value if self._average is None else _KEEP * self._average + (1 - _KEEP) * value
         limit = _RECOVER * math.log(self._classes) if self.recover_below is None else self.recover_below
-        return self._average < limit
+        return "the average loss was too low: back to the source model" if self._average < limit else None
+
+    def _confident(self, entropies: Tensor) -> Tensor:
+        return entropies.detach() < self.margin * math.log(self._classes)
 
     def reset(self) -> None:
-        """No loss was seen. The authors' program writes the old average back, so that it recovers again and again."""
+        """Forget the average. The authors' program writes the old one back, so that it recovers again and again."""
         self._average = None
 
-    def memory(self) -> float | None:
+    def state_dict(self) -> float | None:
+        """Return the average."""
         return self._average
 
-    def recall(self, memory: float | None) -> None:
-        self._average = memory
+    def load_state_dict(self, state: float | None) -> None:
+        """Restore the average."""
+        self._average = state
 
 
-class _Sar(StepAdaptor):
-    """Each step climbs to the worst point nearby, takes the gradient there, and goes down from where it was."""
-
-    def __init__(self, network: nn.Module, *, rho: float, objective: _SureEntropy, **options: Any) -> None:
-        self._rho = rho
-        self._sure = objective
-        self._recovered = False  # by the last batch
-        super().__init__(network, objective=objective, **options)
-
-    def _take_steps(self, images: Tensor, before: Tensor, learnable: list[nn.Parameter]) -> float | str | None:
-        value = None
-        self._recovered = False
-        for step in range(self._steps):
-            logits = in_loss_precision(before if step == 0 else self._pass(images))
-            taken = self._take_step(images, logits, learnable)
-            if not isinstance(taken, float):
-                return taken if value is None or taken is not None else value
-            value = taken
-            if self._sure.too_low(value):
-                self._forget()
-                self._recovered = True
-                break
-        return value
-
-    def _take_step(self, images: Tensor, logits: Tensor, learnable: list[nn.Parameter]) -> float | str | None:
-        assert self._optimizer is not None
-        optimizer = self._optimizer.over(learnable)
-        loss = self._loss(images, logits)
-        if loss is None:
-            return None
-        kept = self._sure.sure(entropy(logits))
-        if (why := _not_finite(loss, learnable)) is not None:
-            return why
-        held = [p.detach().clone() for p in learnable]
-        with torch.no_grad():
-            gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in learnable]
-            norm = torch.stack([g.norm() for g in gradients]).norm()
-            for p, gradient in zip(learnable, gradients, strict=True):
-                p.add_(gradient, alpha=self._rho / (norm.item() + 1e-12))
-        optimizer.zero_grad(set_to_none=True)
-        uphill = entropy(in_loss_precision(self._pass(images)))
-        kept &= self._sure.sure(uphill)
-        # Without this, the mean of nothing would be NaN and so would the weights: so it is in the authors' program.
-        left = bool(kept.any())
-        second = uphill[kept].mean() if left else loss
-        why = _not_finite(second, learnable) if left else None
-        with torch.no_grad():
-            for p, value in zip(learnable, held, strict=True):
-                p.copy_(value)
-        if why is not None or not left:
-            return why
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return second.item()
-
-    def _note(self, loss: float | None, single: list[str]) -> str | None:
-        note = super()._note(loss, single)
-        if not self._recovered:
-            return note
-        return "; ".join([*([note] if note else []), "the average loss was too low: back to the source"])
-
-
-def _not_finite(loss: Tensor, learnable: list[nn.Parameter]) -> str | None:
-    """Computes the gradients, and says why they cannot be used."""
-    if not finite(loss):
-        return f"the loss is not finite ({loss.item()})"
-    if not finite(*(g for g in gradients_of(loss, learnable) if g is not None)):
-        return "the gradient is not finite"
-    return None
+@torch.no_grad()
+def _climb(parameters: list[nn.Parameter], rho: float) -> None:
+    """Move a distance of rho along the gradients, which are dropped."""
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    norm = torch.stack([g.norm() for g in gradients]).norm()
+    for p, gradient in zip(parameters, gradients, strict=True):
+        p.add_(gradient * (rho / (norm + 1e-12)))
+        p.grad = None

@@ -8,19 +8,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from domainadaptor.adaptation.adaptive_network import NormPolicy
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, NormFactory
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.copying import unwrap
 from domainadaptor.adaptation.features import find_head
 from domainadaptor.adaptation.logits import in_loss_precision
-from domainadaptor.adaptation.objective import Forward, Objective
-from domainadaptor.adaptation.state import Draws, Part
+from domainadaptor.adaptation.objective import Objective
+from domainadaptor.adaptation.state import SeededGenerator, Stateful
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.adaptation.trained_head import TrainedHead, trained_head
 from domainadaptor.catalog import method
 from domainadaptor.errors import BadBatch, BadOption
-from domainadaptor.norms.batch_only import batch_only
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.norms.mixed import MixedNorm, batch_only
 from domainadaptor.option_types import Head, LearningRate, Predict, ResetEvery, Seed, SgdMomentum, Steps, TrainedTensors
 from domainadaptor.options import Option
 from domainadaptor.tasks import Task
@@ -34,7 +33,7 @@ TaskStatistics = Annotated[
     Option('Statistics of the norm layers: of the "batch", "mixed" as in AdaMixBN, or of the "source" model.'),
 ]
 
-_NORMS: dict[str, NormPolicy] = {
+_NORMS: dict[str, NormFactory] = {
     "batch": batch_only,
     "mixed": partial(MixedNorm, alpha="code", fold=True, variance="unbiased"),  # AdaMixBN
     "source": partial(MixedNorm, alpha=1.0, fold=False, variance="biased"),
@@ -44,25 +43,27 @@ _NORMS: dict[str, NormPolicy] = {
 class Puzzle(Objective):
     """Cross-entropy of the trained head's answers to changed images, one change an image and step."""
 
-    reads_features = True
+    uses_logits = False
+    needs_features = True
 
     def __init__(self, head: TrainedHead, seed: int) -> None:
         self.head = head
         self.idle = ""
-        self._draws = Draws(seed)
+        self._random = SeededGenerator(seed)
 
-    def _parts(self) -> Sequence[Part]:
-        return (self._draws,)
+    def _parts(self) -> Sequence[Stateful]:
+        return (self._random,)
 
-    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor | None:
-        """The mean over the batch, where `forward` gives the features; None for images that cannot be changed so."""
+    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
+        """Return the mean over the batch; None for images that cannot be changed so."""
         assert isinstance(self.head.module, Task)
         try:
-            changed, answers = self.head.module.examples(images, self._draws.generator)
+            changed, answers = self.head.module.examples(images, self._random.generator)
         except BadBatch as error:
             self.idle = str(error)
             return None
-        return F.cross_entropy(in_loss_precision(self.head(forward(changed))), answers)
+        network(changed)
+        return F.cross_entropy(in_loss_precision(self.head(network.features())), answers)
 
 
 def _adapt_by_task(

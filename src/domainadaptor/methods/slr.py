@@ -6,8 +6,9 @@ from typing import Literal
 from torch import Tensor, nn
 
 from domainadaptor.adaptation import losses
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.objective import Forward, Objective
+from domainadaptor.adaptation.objective import Objective
 from domainadaptor.catalog import method
 from domainadaptor.methods.sar import skipped
 from domainadaptor.methods.tent import descend
@@ -45,7 +46,7 @@ class Ratio(Objective):
         self._mean: Tensor | None = None
         self._next: Tensor | None = None
 
-    def __call__(self, forward: Forward, images: Tensor, logits: Tensor) -> Tensor:
+    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor:
         """The mean ratio, and the divergence of the running mean from uniform, through this batch's part of it."""
         loss = self.confidence * _RATIOS[self.form](logits).mean()
         if self.diversity == 0:
@@ -56,7 +57,7 @@ class Ratio(Objective):
         self._next = mean.detach()
         return loss + self.diversity * ((mean.clamp(min=1e-30).log() + math.log(classes)) * mean).sum()
 
-    def settle(self) -> None:
+    def end_batch(self) -> None:
         """A batch counts once in the running mean, however many steps it got."""
         if self._next is not None:
             self._mean, self._next = self._next, None
@@ -65,13 +66,13 @@ class Ratio(Objective):
         """Starts from uniform again."""
         self._mean = self._next = None
 
-    def memory(self) -> Tensor | None:
+    def state_dict(self) -> Tensor | None:
         """The running mean."""
         return self._mean
 
-    def recall(self, memory: Tensor | None) -> None:
+    def load_state_dict(self, state: Tensor | None) -> None:
         """Goes back to it."""
-        self._mean, self._next = memory, None
+        self._mean, self._next = state, None
 
 
 @method(paper="Mummadi et al., SLR", year=2021, kind="loss", forwards="1 (2 if it predicts after)", backwards="1")

@@ -11,7 +11,7 @@ from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
-from domainadaptor.norms.batch_only import batch_only
+from domainadaptor.norms.mixed import batch_only
 from domainadaptor.option_types import Head, ResetEvery, Statistics
 from domainadaptor.options import Option
 
@@ -42,8 +42,10 @@ class Templates(Predictor):
         self.keep = keep
         self._held: _Supports | None = None
 
-    def __call__(self, logits: Tensor, features: Tensor, head: nn.Linear) -> Tensor:
-        """The batch joins the supports before it is predicted; the head's bias takes no part in that."""
+    def __call__(self, logits: Tensor, features: Tensor | None, head: nn.Linear | None) -> Tensor:
+        """Add the batch to the supports, then predict it without the head's bias."""
+        assert features is not None
+        assert head is not None
         weight = head.weight.detach().to(features)
         bias = None if head.bias is None else head.bias.detach().to(features)
         held = _supports(weight, F.linear(weight, weight, bias)) if self._held is None else self._held.to(features)
@@ -65,13 +67,13 @@ class Templates(Predictor):
         """The rows of the head again."""
         self._held = None
 
-    def memory(self) -> _Supports | None:
+    def state_dict(self) -> _Supports | None:
         """The supports."""
         return self._held
 
-    def recall(self, memory: _Supports | None) -> None:
+    def load_state_dict(self, state: _Supports | None) -> None:
         """Goes back to those."""
-        self._held = memory
+        self._held = state
 
 
 def _supports(features: Tensor, logits: Tensor) -> _Supports:

@@ -6,7 +6,7 @@ from torch import nn
 
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.objective import Objective, build_objective, of_confident
-from domainadaptor.adaptation.optimizers import optimizer_called
+from domainadaptor.adaptation.state import make_optimizer
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
 from domainadaptor.norms.mixed import MixedNorm
@@ -99,7 +99,7 @@ def descend(
         network,
         norm=partial(MixedNorm, alpha=1.0 - m, fold=False, variance=variance, running=m < 1),
         objective=of_confident(objective, threshold),
-        optimizer=optimizer_called(optimizer, lr=lr, momentum=momentum),
+        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         online=online,
         steps=steps,
         reset_every=reset_every,

@@ -1,23 +1,38 @@
-"""What stands in for a norm layer: it learns a scale and a shift, and can go back."""
+"""AdaptiveNorm: the layer that replaces one norm layer of a copy of the network."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar, final
 
+import torch
 from torch import Tensor, nn
 
 
 class AdaptiveNorm(nn.Module, ABC):
-    """Stands in for one norm layer at test time; has no train and eval modes."""
+    """Replace one norm layer at test time. It has no train and eval modes.
 
-    learns: tuple[str, ...]  # "scale", "shift": which of them the trained layer has
+    A subclass registers the tensors that adaptation changes with `_add_state` and names other state in `kept`. Saving,
+    restoring and resetting all of it is done here.
 
-    def __init__(self) -> None:
+    Args:
+        layer: The trained layer.
+    """
+
+    learns: tuple[str, ...]  # which of "scale" and "shift" the trained layer has
+    kept: ClassVar[tuple[str, ...]] = ()  # attributes that are state too: replaced, never written to
+    batch_share: float = 0.0  # how much of the statistics comes from the batch itself, from 0 to 1
+    follows: bool = False  # whether its statistics follow the stream from batch to batch
+
+    def __init__(self, layer: nn.Module) -> None:
         super().__init__()
-        self.reused = False  # more than once in a pass: neither folded nor stepped
+        self.reused = False  # used more than once per pass: neither folded nor stepped
         self.used = True
+        self.uses: list[Any] = []  # one entry per use of the layer in the last pass
+        self.tensors: dict[str, Tensor] = {}  # what adaptation changes
+        self.source_tensors: dict[str, Tensor] = {}  # the same of the source model
+        self._trained = (layer,)  # in a tuple, so that it is not a submodule of this layer
 
     def __getattr__(self, name: str) -> Any:
-        """What a forward or a hook may ask of a norm layer (weight, num_features) is the trained one's."""
+        """Whatever else a forward or a hook asks of a norm layer (weight, num_features) is the trained layer's."""
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -26,49 +41,92 @@ class AdaptiveNorm(nn.Module, ABC):
                 raise
             return getattr(trained[0], name)
 
-    @property
-    def batch_share(self) -> float:
-        """How much of the statistics that it normalizes with is the batch's own, from 0 to 1."""
-        return 0.0
-
-    @property
-    def follows(self) -> bool:
-        """Whether it normalizes with statistics that follow the stream from batch to batch."""
-        return False
-
-    @property
     @abstractmethod
-    def passes(self) -> int:
-        """How often the last pass of the network used the layer."""
-
-    @abstractmethod
-    def begin_pass(self) -> None:
-        """A new pass of the network begins."""
-
-    @abstractmethod
-    def learnable(self) -> list[nn.Parameter]:
-        """The scale and shift that the trained layer has; none for a layer that is used more than once."""
-
-    @abstractmethod
-    def reset(self) -> None:
-        """Goes back to the source."""
-
-    @abstractmethod
-    def settle(self) -> None:
-        """Ends a batch: what is kept is kept, what its passes held is let go."""
-
-    @abstractmethod
-    def memory(self) -> list[Tensor]:
-        """Copies of what it learned."""
-
-    @abstractmethod
-    def recall(self, memory: list[Tensor]) -> None:
-        """Goes back to what `memory` gave."""
-
-    @abstractmethod
-    def learned(self) -> dict[str, Tensor]:
-        """What it remembers between batches, by the trained layer's names."""
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize a batch and append to `uses`."""
 
     @abstractmethod
     def plain_values(self) -> dict[str, Tensor]:
-        """What makes the trained layer, in eval mode, repeat this layer's last use, by name."""
+        """Return the trained layer's tensors with which it repeats the last use of this layer in eval mode."""
+
+    @abstractmethod
+    def learned(self) -> dict[str, Tensor]:
+        """Return what is kept between batches, by the trained layer's names."""
+
+    def _end_batch(self) -> None:
+        """Keep what the passes of the batch measured."""
+
+    def _end_pass(self) -> None:
+        """Drop what the passes of the batch measured."""
+
+    @final
+    def learnable(self) -> list[nn.Parameter]:
+        """Return scale and shift, if the trained layer has them. A layer that is used more than once has none."""
+        return [] if self.reused else [getattr(self, name) for name in self.learns]
+
+    @final
+    def begin_pass(self) -> None:
+        """Begin a pass of the network."""
+        self.uses = []
+
+    @final
+    def end_batch(self) -> None:
+        """Keep running statistics and drop everything else that the passes measured."""
+        self._end_batch()
+        self._drop()
+
+    @final
+    def get_state(self) -> dict[str, Any]:
+        """Return a copy of all state."""
+        tensors: dict[str, Any] = {name: tensor.detach().clone() for name, tensor in self.tensors.items()}
+        return tensors | {name: getattr(self, name) for name in self.kept}
+
+    @final
+    @torch.no_grad()
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore what `get_state` returned, also from another device."""
+        for name, tensor in self.tensors.items():
+            tensor.copy_(state[name])
+        for name in self.kept:
+            setattr(self, name, _moved(state[name], self.tensors["scale"]))
+        self._drop()
+
+    @final
+    @torch.no_grad()
+    def reset(self) -> None:
+        """Go back to the source model."""
+        for name, tensor in self.tensors.items():
+            tensor.copy_(self.source_tensors[name])
+        self.forget()
+
+    @final
+    def forget(self) -> None:
+        """Drop all state but the tensors, which the network resets in one go."""
+        for name in self.kept:
+            setattr(self, name, None)
+        self._drop()
+
+    def _add_state(self, *, parameter: bool = False, **values: Tensor) -> None:
+        for name, value in values.items():
+            tensor = value.detach().clone()
+            if parameter:
+                self.register_parameter(name, nn.Parameter(tensor, requires_grad=False))
+            else:
+                self.register_buffer(name, tensor)
+            self.tensors[name] = getattr(self, name)
+            self.source_tensors[name] = value.detach().clone()
+
+    def _drop(self) -> None:
+        self.uses = []
+        self._end_pass()
+        for tensor in self.tensors.values():
+            tensor.grad = None
+
+
+def _moved(value: Any, like: Tensor) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(like)
+    if isinstance(value, tuple):
+        moved = [_moved(part, like) for part in value]
+        return type(value)(*moved) if hasattr(value, "_fields") else tuple(moved)
+    return value

@@ -1,8 +1,8 @@
-"""Layer, group and instance norms, which take each image's own statistics: a scale and a shift to learn, no more."""
+"""TunedNorm: layer, group and instance norms, which need no batch statistics, with a scale and a shift to learn."""
 
 import copy
+from typing import final
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules.instancenorm import _InstanceNorm
 
@@ -10,85 +10,45 @@ from domainadaptor.norms.base import AdaptiveNorm
 from domainadaptor.norms.moments import in_float32
 
 _NAMES = {"weight": "scale", "bias": "shift"}
+_RMS = (nn.RMSNorm,) if hasattr(nn, "RMSNorm") else ()  # since torch 2.4
 
 
+@final
 class TunedNorm(AdaptiveNorm):
-    """Computes as the trained layer does, with a scale and shift of its own."""
+    """Compute as the trained layer does, with another scale and shift."""
 
     def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
+        super().__init__(layer)
         trained = {name: p for name in _NAMES if (p := layer._parameters.get(name)) is not None}
         self.learns = tuple(_NAMES[name] for name in trained)
         self._dtypes = {name: p.dtype for name, p in trained.items()}
-        self.own = nn.ParameterDict(
-            {name: nn.Parameter(in_float32(p.detach()).clone(), requires_grad=False) for name, p in trained.items()}
-        )
-        for name, p in trained.items():
-            self.register_buffer(f"source_{name}", in_float32(p.detach()).clone())
-        # Without its parameters, which are given at each use, and not a part of this layer.
+        self._add_state(parameter=True, **{_NAMES[name]: in_float32(p.detach()) for name, p in trained.items()})
+        # Without its parameters, which every use passes in.
         bare = copy.copy(layer)
         bare._parameters = {name: None if name in trained else p for name, p in layer._parameters.items()}
-        self._trained = (layer, bare)
-        self.uses: list[None] = []  # one for each time that the last pass of the network used the layer
-
-    @property
-    def passes(self) -> int:
-        """How often the last pass of the network used the layer."""
-        return len(self.uses)
-
-    def begin_pass(self) -> None:
-        """A new pass of the network begins."""
-        self.uses = []
+        self._bare = (bare,)
 
     def forward(self, x: Tensor) -> Tensor:
-        """As the trained layer does, in its own precision."""
+        """Normalize in the trained layer's precision."""
         self.uses.append(None)
-        bare = copy.copy(self._trained[1])
-        own = {name: p.to(self._dtypes[name]) for name, p in self.own.items()}
-        bare._parameters = {**bare._parameters, **own}
+        bare = copy.copy(self._bare[0])
+        own = {name: self.tensors[_NAMES[name]].to(dtype) for name, dtype in self._dtypes.items()}
+        bare._parameters = {**bare._parameters, **own}  # type: ignore[dict-item]
         out: Tensor = bare.forward(x)
         return out
 
-    def learnable(self) -> list[nn.Parameter]:
-        """Its scale and shift; none for a layer that is used more than once."""
-        return [] if self.reused else list(self.own.values())
-
-    @torch.no_grad()
-    def reset(self) -> None:
-        """Goes back to the source."""
-        for name, p in self.own.items():
-            p.copy_(getattr(self, f"source_{name}"))
-            p.grad = None
-        self.uses = []
-
-    def settle(self) -> None:
-        """Nothing is held from one pass to the next."""
-        self.uses = []
-
-    def memory(self) -> list[Tensor]:
-        """Copies of scale and shift."""
-        return [p.detach().clone() for p in self.own.values()]
-
-    @torch.no_grad()
-    def recall(self, memory: list[Tensor]) -> None:
-        """Goes back to those."""
-        for p, value in zip(self.own.values(), memory, strict=True):
-            p.copy_(value)
-            p.grad = None
-        self.uses = []
-
     def learned(self) -> dict[str, Tensor]:
-        """Scale and shift."""
-        return dict(self.own.items())
+        """Return scale and shift."""
+        return {name: self.tensors[_NAMES[name]] for name in self._dtypes}
 
     def plain_values(self) -> dict[str, Tensor]:
-        """Scale and shift, in the trained layer's precision."""
-        return {name: p.detach().to(self._dtypes[name]) for name, p in self.own.items()}
+        """Return scale and shift in the trained layer's precision."""
+        return {name: value.detach().to(self._dtypes[name]) for name, value in self.learned().items()}
 
 
 def find_other_norms(network: nn.Module) -> dict[str, nn.Module]:
-    """Norm layers with a scale or shift that do not normalize over the batch, by name; subclasses too."""
-    kinds = (nn.LayerNorm, nn.GroupNorm, _InstanceNorm, nn.RMSNorm)
+    """Return norm layers that have a scale or shift and do not normalize over the batch, by name."""
+    kinds = (nn.LayerNorm, nn.GroupNorm, _InstanceNorm, *_RMS)
     return {
         name: module
         for name, module in network.named_modules()

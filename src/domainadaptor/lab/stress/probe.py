@@ -18,7 +18,7 @@ def probe_accuracy(adaptor: Adaptor, probe: Labeled, batch_size: int) -> float:
 
 def source_accuracy(adaptor: Adaptor, probe: Labeled, batch_size: int) -> float:
     """Percent of the images that the source network itself gets right."""
-    return _percent(adaptor.unadapted, probe, batch_size)
+    return _percent(adaptor.source_logits, probe, batch_size)
 
 
 def _percent(answer: Callable[[Tensor], Tensor], probe: Labeled, batch_size: int) -> float:
