@@ -173,7 +173,9 @@ def test_tied_norms_and_bfloat16_are_repeated_too(method, net, images):
 def test_the_unfolded_adapted_network_repeats_too(net, images):
     for options in ({"fold": False}, {"fold": False, "loss": "gem-t", "lr": 0.1}, {"alpha": 0.3, "fold": False}):
         adaptor = da.adapt(net, "adamixbn", **options)
-        torch.testing.assert_close(adaptor.adapted_network(images)(images).detach(), adaptor(images), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            adaptor.adapted_network(images)(images).detach(), adaptor(images), atol=1e-5, rtol=1e-5
+        )
 
 
 def test_frozen_tensors_share_storage_and_wrapping_is_light():

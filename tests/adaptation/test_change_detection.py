@@ -8,17 +8,12 @@ import domainadaptor as da
 from domainadaptor.errors import SourceChanged
 
 EDITS = {
-    "one value": lambda net: net.c2.weight.data.__setitem__((0, 0, 0, 0), 9.0),
     "in place": lambda net: net.fc.bias.detach().add_(1e-3),
-    "sign": lambda net: net.c1.weight.data.neg_(),
     "a row's sign": lambda net: net.fc.weight.detach()[1].neg_(),
     "classes swapped": lambda net: net.fc.weight.detach().copy_(net.fc.weight.detach()[[0, 2, 1, 3, 4, 5, 6]].clone()),
     "pairs doubled": lambda net: net.fc.weight.detach()[1:3].mul_(2),
     "flipped": lambda net: net.c1.weight.detach()[1:].copy_(net.c1.weight.detach()[1:].flip(-1).clone()),
     "statistics swapped": lambda net: net.bn2.running_mean.copy_(net.bn2.running_mean.flip(0).clone()),
-    "behind autograd, signs": lambda net: net.fc.weight.data[1:3].neg_(),
-    "behind autograd, swapped": lambda net: net.fc.weight.data.copy_(net.fc.weight.data[[0, 2, 1, 3, 4, 5, 6]].clone()),
-    "behind autograd, flipped": lambda net: net.c2.weight.data[3:].copy_(net.c2.weight.data[3:].flip(-1).clone()),
     "moved and edited": lambda net: net.double().fc.weight.data.add_(1),
     "statistics": lambda net: net.bn2.running_mean.add_(0.1),
     "loaded": lambda net: net.load_state_dict({name: t + 1 for name, t in net.state_dict().items()}),
@@ -26,6 +21,14 @@ EDITS = {
     "new data": lambda net: setattr(net.fc.weight, "data", torch.randn(7, 16)),
     "new layer": lambda net: setattr(net, "fc", nn.Linear(16, 9)),
     "optimizer": lambda net: train_one_step(net),
+}
+# Writes through `.data` leave no trace in version counters: only the full check sees them.
+HIDDEN = {
+    "one value": lambda net: net.c2.weight.data.__setitem__((0, 0, 0, 0), 9.0),
+    "sign": lambda net: net.c1.weight.data.neg_(),
+    "behind autograd, signs": lambda net: net.fc.weight.data[1:3].neg_(),
+    "behind autograd, swapped": lambda net: net.fc.weight.data.copy_(net.fc.weight.data[[0, 2, 1, 3, 4, 5, 6]].clone()),
+    "behind autograd, flipped": lambda net: net.c2.weight.data[3:].copy_(net.c2.weight.data[3:].flip(-1).clone()),
 }
 
 
@@ -41,9 +44,18 @@ def test_edits_of_the_source_are_noticed(net, images, edit):
     adaptor = da.adapt(net, "domainadaptor-t")
     adaptor(images)
     EDITS[edit](net)
-    with pytest.raises(SourceChanged, match="wrap it again"):
+    with pytest.raises(SourceChanged, match="Wrap it again"):
         adaptor(images)
     da.adapt(net, "domainadaptor-t")(images.to(net.c1.weight.dtype))
+
+
+@pytest.mark.parametrize("edit", EDITS | HIDDEN)
+def test_the_full_check_notices_every_edit(net, images, edit):
+    adaptor = da.adapt(net, "domainadaptor-t")
+    adaptor.check_source()
+    (EDITS | HIDDEN)[edit](net)
+    with pytest.raises(SourceChanged, match="Wrap it again"):
+        adaptor.check_source()
 
 
 def test_running_in_train_mode_is_explained(net, images):

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.optim import Adam
 
-from domainadaptor.adaptation.state import SeededGenerator, LazyOptimizer
+from domainadaptor.adaptation.state import LazyOptimizer, SeededGenerator
 
 
 def test_an_optimizer_goes_back_twice():
@@ -17,12 +17,12 @@ def test_an_optimizer_goes_back_twice():
         kept.over([weight]).step()
 
     step()
-    held = kept.memory()
+    held = kept.state_dict()
     for _ in range(3):
-        kept.recall(held)
-        assert kept.memory() is not None
+        kept.load_state_dict(held)
+        assert kept.state_dict() is not None
         step()
-        kept.recall(held)
+        kept.load_state_dict(held)
         step()
         state = kept.over([weight]).state[weight]
         assert float(state["step"]) == 2
@@ -32,9 +32,9 @@ def test_an_optimizer_goes_back_twice():
 def test_draws_go_back():
     draws = SeededGenerator(3)
     first = torch.rand(2, generator=draws.generator)
-    held = draws.memory()
+    held = draws.state_dict()
     second = torch.rand(2, generator=draws.generator)
-    draws.recall(held)
+    draws.load_state_dict(held)
     assert torch.equal(torch.rand(2, generator=draws.generator), second)
     draws.reset()
     assert torch.equal(torch.rand(2, generator=draws.generator), first)

@@ -151,7 +151,7 @@ def test_the_memory_goes_back():
     memory = ReservoirMemory(3, seed=0)
     for at in range(7):
         memory.add(torch.tensor(at), at % 2)
-    held = memory.memory()
+    held = memory.state_dict()
 
     def go_on():
         for at in range(7, 20):
@@ -159,7 +159,7 @@ def test_the_memory_goes_back():
         return [int(image) for image in memory.images], memory.labels, dict(memory.counts), memory.seen
 
     first = go_on()
-    memory.recall(held)
+    memory.load_state_dict(held)
     assert go_on() == first
     memory.reset()
     assert memory.images == ()

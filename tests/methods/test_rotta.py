@@ -156,12 +156,12 @@ def test_what_leaves_the_memory_step_by_step():
     assert offer(5, 1, 0.99) == [1, 3, 5]  # there is room for class 1
     assert offer(6, 1, 0.99) == [1, 3, 5, 6]
     assert offer(7, 1, 0.99) == [1, 3, 6, 7]  # equally unsure, but newer than 5
-    held = memory.memory()
+    held = memory.state_dict()
     offer(8, 0, 0.0)
-    memory.recall(held)
+    memory.load_state_dict(held)
     assert sorted(int(item.image) for item in memory.items) == [1, 3, 6, 7]
     memory.reset()
-    assert memory.memory() == ((), 0)
+    assert memory.state_dict() == ((), 0)
 
 
 def test_a_full_memory_gives_room_to_a_class_that_has_less_than_its_part():

@@ -8,7 +8,7 @@ from torch import nn
 
 import domainadaptor as da
 from domainadaptor.errors import BadOption, UnsupportedNetwork
-from domainadaptor.methods.tsd import Supports
+from domainadaptor.methods.tsd import PrototypeAgreement, _seen
 from tests.conftest import batch, stir
 from tests.methods.literal import Adam, by_batch, features, gradients, leaves, network, probabilities, weights_of
 
@@ -87,32 +87,27 @@ def test_tsd_is_its_literal_loop(options):
     adaptor = da.adapt(network(), "tsd", **options)
     for x, (answer, _) in zip(BATCHES, expected, strict=True):
         torch.testing.assert_close(adaptor(x), answer, atol=1e-9, rtol=1e-9)
-    assert len(adaptor._supports.held.features) == sizes[-1]
+    assert len(adaptor._objective.held.features) == sizes[-1]
     if options.get("keep") == 2:
         assert sizes[-1] <= 14
     if options.get("agree"):
         assert any(0 < count < 6 for _, count in expected)
 
 
-def test_the_memory_keeps_the_surest_of_each_class():
-    head = nn.Linear(2, 2, bias=False)
-    with torch.no_grad():
-        head.weight.copy_(torch.tensor([[2.0, 0.0], [0.0, 2.0]]))
-    supports = Supports(keep=2)
-    supports.start_from(head)
-    supports.reset()
-    assert supports.held.label.tolist() == [0, 1]
-    # Two of class 0: one surer than the head's row (gap 4), one less sure; the row stays as the second.
-    supports.add(torch.tensor([[9.0, 0.0], [1.0, 0.5]]), torch.tensor([[9.0, 0.0], [1.0, 0.5]]))
-    assert supports.held.features.tolist() == [[9.0, 0.0], [2.0, 0.0], [0.0, 2.0]]
-    held = supports.memory()
-    supports.add(torch.tensor([[8.0, 0.0], [0.0, 1.0]]), torch.tensor([[8.0, 0.0], [0.0, 1.0]]))
-    assert supports.held.features.tolist() == [[9.0, 0.0], [8.0, 0.0], [0.0, 2.0], [0.0, 1.0]]
-    assert math.isclose(float(supports.held.probabilities[1, 0]), 1 / (1 + math.exp(-8)), rel_tol=1e-6)
-    supports.recall(held)
-    assert supports.held.features.tolist() == [[9.0, 0.0], [2.0, 0.0], [0.0, 2.0]]
-    supports.reset()
-    assert supports.held.features.tolist() == [[2.0, 0.0], [0.0, 2.0]]
+def test_the_most_confident_features_of_each_class_are_kept():
+    rows = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+    objective = PrototypeAgreement(keep=2, divergence="head", agree=False, lam=0.0, neighbors=3)
+    head = _seen(rows, rows @ rows.T)
+    assert head.label.tolist() == [0, 1]
+    # Two of class 0: one more confident than the head's row (gap 4), one less; the row stays as the second.
+    first = torch.tensor([[9.0, 0.0], [1.0, 0.5]])
+    held = objective._add(head, first, first)
+    assert held.features.tolist() == [[9.0, 0.0], [2.0, 0.0], [0.0, 2.0]]
+    second = torch.tensor([[8.0, 0.0], [0.0, 1.0]])
+    later = objective._add(held, second, second)
+    assert later.features.tolist() == [[9.0, 0.0], [8.0, 0.0], [0.0, 2.0], [0.0, 1.0]]
+    assert math.isclose(float(later.probabilities[1, 0]), 1 / (1 + math.exp(-8)), rel_tol=1e-6)
+    assert held.features.tolist() == [[9.0, 0.0], [2.0, 0.0], [0.0, 2.0]]
 
 
 def test_nobody_agrees_means_no_step():

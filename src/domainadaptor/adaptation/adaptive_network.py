@@ -182,9 +182,10 @@ class AdaptiveNetwork(Stateful):
         Raises:
             UnsupportedNetwork: A layer is used more than once, and a plain layer has one set of statistics.
         """
-        if reused := self.reused():
+        several = [name for name, uses in self._uses().items() if len({id(use.moments.mean) for use in uses}) > 1]
+        if several:
             raise UnsupportedNetwork(
-                f"A plain layer holds one set of statistics, but {listed(reused)} was used more than once. "
+                f"A plain layer holds one set of statistics, but {listed(several)} was used more than once. "
                 "Use adaptor(images) instead of a plain network."
             )
         return self._own_weights() | {name: n.plain_values() for name, n in self.norms.items() if n.used}

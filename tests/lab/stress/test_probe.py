@@ -66,4 +66,4 @@ def test_it_is_what_somebody_with_the_guard_would_be_told():
     assert guarded.peek(probe.images).collapsed
     assert probe_accuracy(guarded, probe, 20) == source_accuracy(guarded, probe, 20)
     assert probe_accuracy(free, probe, 20) != source_accuracy(guarded, probe, 20)
-    assert guarded.collapse.memory() == (None, None)
+    assert guarded.collapse.state_dict() == (None, None)
