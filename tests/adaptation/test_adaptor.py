@@ -17,7 +17,7 @@ from tests.conftest import ANSWER_THEMSELVES, GoldenNet, batch, make, one_networ
 METHODS = list(da.list_methods())
 LEARNING = [name for name in METHODS if da.method_info(name).defaults.get("loss")]
 ONLINE = [name for name in METHODS if da.method_info(name).defaults.get("reset_every", 1) != 1]
-PREDICTING = [name for name in METHODS if da.method_info(name).kind == "prediction"]  # in place of the network's head
+PREDICTING = [name for name in METHODS if da.method_info(name).kind == "prediction"]  # instead of the network's head
 EPISODIC = [name for name in METHODS if name not in ONLINE]
 
 
@@ -78,7 +78,7 @@ def test_an_exception_at_any_point_leaves_everything_as_it_was(method, images, m
 
         return wrapper
 
-    from domainadaptor.adaptation import adaptive, losses, objective, step
+    from domainadaptor.adaptation import adaptive_network, losses, objective, step
     from domainadaptor.norms import mixed
 
     for owner, name in [
@@ -91,7 +91,7 @@ def test_an_exception_at_any_point_leaves_everything_as_it_was(method, images, m
         (torch.Tensor, "backward"),
         (torch.optim.SGD, "step"),
         (torch.optim.Adam, "step"),
-        (adaptive.AdaptiveNetwork, "alphas"),
+        (adaptive_network.AdaptiveNetwork, "alphas"),
         (step, "finite"),
     ]:
         monkeypatch.setattr(owner, name, stumbling(getattr(owner, name)))
@@ -131,7 +131,7 @@ def test_no_plain_network_answers_in_place_of_its_head(method, net, images):
     first, second = adaptor(images), adaptor(images)
     adaptor.reset()
     adaptor(images)
-    with pytest.raises(UnsupportedNetwork, match="in place of the network's head"):
+    with pytest.raises(UnsupportedNetwork, match="instead of the network's head"):
         adaptor.adapted_network(images)
     assert torch.equal(adaptor(images), second)
     adaptor.reset()
@@ -256,7 +256,7 @@ def test_calling_itself_is_refused_not_a_deadlock(net, images):
 
 
 def test_an_adaptor_is_not_wrapped_again(net):
-    with pytest.raises(UnsupportedNetwork, match="adaptor already"):
+    with pytest.raises(UnsupportedNetwork, match="already an adaptor"):
         da.adapt(da.adapt(net, "adabn"), "adabn")
 
 
@@ -267,10 +267,17 @@ def test_it_is_in_eval_mode_for_good(net):
 
 
 def test_an_adaptor_of_ones_own_falls_back_too(net, images):
-    class Wild(da.StepAdaptor):
+    class Wild(da.Adaptor):
+        def __init__(self, network):
+            super().__init__(network)
+            self._rebuild()
+
+        def _build(self):
+            return self._adaptive(norm=da.batch_only, learns="nothing")
+
         def _learn(self, images):
-            result = super()._learn(images)
-            return result._replace(logits=result.logits * float("inf"))
+            logits = self._main(images)
+            return da.Adaptation(logits * float("inf"), logits)
 
     result = Wild(net).adapt(images)
     assert result.fell_back

@@ -166,11 +166,11 @@ def test_the_rule():
     assert deceived.look(sure, Drift(0.009, 1.0), pytest.fail) is None
     assert deceived.look(sure, Drift(0.019, 1.0), lambda: sure[:1].expand(512, 8)) is None
     why = deceived.look(sure, Drift(0.021, 1.0), lambda: sure[:1].expand(512, 8))
-    assert "predictions that tell 1.00 of what they could, and the source network's own 0.00, 0.020 is the limit" in why
+    assert "the limit is 0.020 with information 1.00 in the predictions and 0.00 in the source model's" in why
     # Answers that tell half of what the source's do are worth nothing, however much that is.
     worse, mixed = CollapseGuard(), torch.cat([sure[:256], torch.zeros(256, 8)])
     assert worse.look(mixed, Drift(0.019, 1.0), lambda: sure) is None
-    assert "tell 0.50 of what they could, and the source network's own 1.00, 0.020" in worse.look(
+    assert "tell 0.50 of what they could, and the source model's 1.00, 0.020" in worse.look(
         mixed, Drift(0.021, 1.0), lambda: sure
     )
     # Near the source, but its answers are all alike where the source's are not.
@@ -255,7 +255,7 @@ def test_copies_moves_and_failures_keep_what_it_saw(monkeypatch):
     assert seen[0] is not None
     copies = [copy.deepcopy(adaptor), pickle.loads(pickle.dumps(adaptor)), copy.deepcopy(adaptor).to("cpu")]
     with monkeypatch.context() as patched:
-        patched.setattr(da.StepAdaptor, "_count", lambda _: 1 / 0)
+        patched.setattr(da.StepAdaptor, "_settle", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             adaptor(batches[7])
     assert same(adaptor.collapse.state_dict(), seen)
@@ -305,9 +305,9 @@ def test_a_peek_that_fails_changes_nothing(monkeypatch):
 
 def test_mistakes_are_explained():
     net = stir(GoldenNet())
-    with pytest.raises(BadOption, match="forgets after each batch"):
+    with pytest.raises(BadOption, match="resets after each batch"):
         da.adapt(net, "tent", guard=True, reset_every=1)
-    with pytest.raises(BadOption, match="forgets after each batch"):
+    with pytest.raises(BadOption, match="resets after each batch"):
         da.adapt(net, "domainadaptor-t", guard=True)
     with pytest.raises(BadOption, match="True or False"):
         da.adapt(net, "tent", guard="yes")

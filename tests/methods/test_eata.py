@@ -109,7 +109,7 @@ def test_networks_with_an_output_of_their_own_measure_too():
     net = stir(Wrapped())
     adaptor = da.adapt(net, "eata", source_images=SOURCE.float(), output=lambda out: out["a"], margin=1.0, eps=1.0)
     assert adaptor.adapt(batch(6, 3, 12, 12)).loss is not None
-    assert adaptor._source_images == []
+    assert adaptor._objective._source_images == []
 
 
 def test_nothing_kept_changes_nothing():

@@ -66,7 +66,7 @@ def test_a_plain_network_is_that_of_one_image():
     adaptor = da.adapt(network(), "memo", views=4, lr=0.1)
     plain = adaptor.adapted_network(IMAGES[1:2])
     torch.testing.assert_close(plain(IMAGES[1:2]).detach(), adaptor(IMAGES[1:2]))
-    with pytest.raises(UnsupportedNetwork, match="every one of the 4 images"):
+    with pytest.raises(UnsupportedNetwork, match="Each of the 4 images"):
         adaptor.adapted_network(IMAGES)
     torch.testing.assert_close(adaptor(IMAGES[1:2]), plain(IMAGES[1:2]).detach())
 
@@ -92,7 +92,7 @@ def test_one_bad_image_does_not_spoil_the_others():
     x[2] -= 20
     result = da.adapt(net, "memo", views=3, lr=0.1, mean=0.5, std=0.25).adapt(x)
     assert not result.fell_back
-    assert "source network's own for images 2" in result.note
+    assert "source model's for images 2" in result.note
     torch.testing.assert_close(result.logits[2:3], net(x[2:3]).detach())
     assert not torch.allclose(result.logits[:2], result.before[:2])
     alone = da.adapt(net, "memo", views=3, lr=0.1, mean=0.5, std=0.25).adapt(x[2:3])

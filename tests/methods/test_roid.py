@@ -132,7 +132,7 @@ def test_layer_norms_learn_too():
 
 def test_a_plain_network_can_hold_it_without_the_prior():
     x = BATCHES[0]
-    with pytest.raises(UnsupportedNetwork, match="prior=False"):
+    with pytest.raises(UnsupportedNetwork, match="PriorCorrection answers instead"):
         da.adapt(network(), "roid").adapted_network(x)
     options = {"lr": 0.05, "prior": False}
     plain = da.adapt(network(), "roid", **options).adapted_network(x)

@@ -150,5 +150,5 @@ def test_mistakes_are_explained():
     ]:
         with pytest.raises(BadOption, match=hint):
             da.adapt(network(), "sar", **options)
-    with pytest.raises(UnsupportedNetwork, match="nothing is left to learn"):
+    with pytest.raises(UnsupportedNetwork, match="Nothing is left to learn"):
         da.adapt(network(), "sar", skip="bn1,bn2,bn3")

@@ -91,7 +91,7 @@ def test_layers_to_skip_keep_their_scale_and_shift():
         adaptor = da.adapt(network(), "slr", **CASES[1], optimizer="sgd", lr=0.05, skip=skip)
         for x, z in zip(BATCHES, expected, strict=True):
             torch.testing.assert_close(adaptor(x), z, **EXACT)
-    with pytest.raises(UnsupportedNetwork, match="nothing is left to learn"):
+    with pytest.raises(UnsupportedNetwork, match="Nothing is left to learn"):
         da.adapt(network(), "slr", skip="bn1,bn2,bn3")
     import torchvision
 
@@ -130,7 +130,7 @@ def test_a_batch_that_fails_does_not_count(monkeypatch):
     adaptor(BATCHES[0])
     other(BATCHES[0])
     with monkeypatch.context() as patched:
-        patched.setattr(step, "gradients_of", lambda *_: [torch.tensor(float("inf"))])
+        patched.setattr(step, "compute_gradients", lambda *_: [torch.tensor(float("inf"))])
         assert adaptor.adapt(BATCHES[1]).fell_back
     assert all(torch.equal(adaptor(x), other(x)) for x in BATCHES[2:])  # the second shows what the first step did
 

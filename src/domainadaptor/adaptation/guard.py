@@ -1,4 +1,4 @@
-"""CollapseGuard: notices from predictions and weights alone that an adaptor is losing what the network knew."""
+"""CollapseGuard: detects from predictions and weights that an online adaptor is collapsing."""
 
 import math
 from collections.abc import Callable
@@ -13,22 +13,22 @@ from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.state import Stateful
 
 _WINDOW = 256  # images, or four per class
-_STRAY = 0.006, 0.02  # how far weights may go, relative to their size, under fixed and under batch statistics
-_FAR = 0.3  # how far they may go at all
-_LESS = 0.75  # predictions that tell less than this part of what the source's do are no reason to go anywhere
-_POOR = 0.2  # predictions this poor are compared with the source's for the same batch
-_FRACTION = 0.25  # of those: less is collapse
-_ENOUGH = 8  # images of a batch, to be compared with the source's by themselves
+_DRIFT = 0.006, 0.02  # allowed drift of the weights, relative to their size, under fixed and under batch statistics
+_MOST_DRIFT = 0.3  # allowed in any case
+_LESS = 0.75  # with less information than this share of the source model's, no drift is allowed
+_POOR = 0.2  # with less information than this, predictions are compared with the source model's for the same batch
+_FRACTION = 0.25  # less than this share of the source model's information is collapse
+_ENOUGH = 8  # images of a batch that can be compared by themselves
 
 Seen = tuple[Tensor, float, int]  # the mean prediction, the mean entropy, how many images
 
 
 class Drift(NamedTuple):
-    """How far weights are from the source, and under which statistics that matters."""
+    """How far weights are from the source model, and under which statistics."""
 
-    far: float  # relative to the size of the source's
-    batch: float  # how much of the statistics that layers normalize with is the batch's own, from 0 to 1
-    follows: bool = False  # whether statistics are remembered that follow the stream
+    far: float  # relative to the size of the source model's
+    batch: float  # share of the statistics that comes from the batch itself, from 0 to 1
+    follows: bool = False  # whether running statistics follow the stream
 
 
 def drift_of(network: AdaptiveNetwork) -> Drift:
@@ -46,29 +46,30 @@ def drift_of(network: AdaptiveNetwork) -> Drift:
 
 
 class CollapseGuard(Stateful):
-    """Says when to go back to the source: predictions tell images apart too badly for how far the weights have gone.
+    """Decide when to go back to the source model: when predictions carry too little information for the drift.
 
-    What predictions tell is the entropy of their mean less their mean entropy, over the last 256 images or four times
-    the number of classes, as a part of the most that so many classes allow: 1 if they are sure and varied, 0 if all are
-    alike. Both ways to collapse, one answer for everything and no answer at all, bring it down; ordinary batches of a
-    network that works have 0.4 to 1. With t for it, weights may go 0.006 / (1 - t) away from the source, as a part of
-    its size; where layers normalize with the statistics of the batch, which undoes much of what weights do, it is
-    0.02 / (1 - t)²; and never more than 0.3. So a network whose answers stay good learns on, while noise, constant
-    images or one class at a time end it before it loses much.
+    The information of predictions is the entropy of their mean less their mean entropy, over the last 256 images or four
+    times the number of classes, as a share of its maximum. It is 1 for confident and varied predictions and 0 if all are
+    alike. Both kinds of collapse, one class for everything and no confidence at all, bring it down. Ordinary batches of a
+    working network have 0.4 to 1.
 
-    Under the statistics of a batch, images that are noise or all of one class get sure and varied answers too, and more
-    so the longer they are learned from. The source network, with its own statistics, is not deceived: t is the lower of
-    what the answers tell and what the source's tell, once the weights have gone half as far as any answer allows; and
-    it is 0 where the answers tell less than three quarters of what the source's do, as with one image at a time. Where
-    a domain is so far away that the source tells little of it, learning starts over more often than it would have to.
+    With information t, weights may drift 0.006 / (1 - t) from the source model, relative to their size. Where layers
+    normalize with batch statistics, which undo much of what weights do, the limit is 0.02 / (1 - t)^2. It is never more
+    than 0.3. So a network whose predictions stay good keeps learning, while noise, constant images or one class at a time
+    stop it before it loses much.
 
-    No matter how near the weights are, it is also collapse where the answers tell less than 0.2, and for the batch
-    itself less than a quarter of what the source network makes of it.
+    Under batch statistics, noise or images of one class get confident and varied predictions too. The source model, with
+    its own statistics, does not. So t is the lower of both models' information once the weights have drifted half as far
+    as any prediction allows, and 0 where the predictions carry less than three quarters of the source model's
+    information. On a domain so far away that the source model knows little of it, learning restarts more often than
+    needed.
 
-    Statistics that follow the stream go wherever it goes, and nothing in noise says that it is noise. So each batch of
-    eight images or more is compared: answers that tell less than three quarters of what the source network's do are not
-    given, and the statistics are forgotten. After noise most batches of ordinary images tell 0.1 to 0.5 of what the
-    source tells, where nothing was wrong 0.8 and more.
+    Whatever the drift, it is also collapse if the information is below 0.2 and, for the batch itself, below a quarter of
+    the source model's.
+
+    Running statistics follow the stream wherever it goes. So each batch of eight images or more is compared: if its
+    predictions carry less than three quarters of the source model's information, they are replaced and the statistics
+    are reset. After noise, most ordinary batches have 0.1 to 0.5 of it; where nothing is wrong, 0.8 and more.
     """
 
     def __init__(self) -> None:
@@ -76,17 +77,17 @@ class CollapseGuard(Stateful):
         self._source: Seen | None = None  # the same of the source's own answers, where it was asked
 
     def look(self, logits: Tensor, drift: Drift, source: Callable[[], Tensor]) -> str | None:
-        """Takes in a batch's answer; why it is time to go back, or None.
+        """Add the predictions of a batch; return a reason to go back, or None.
 
         Args:
-            logits: The answer.
-            drift: How far the weights are from the source.
-            source: Gives the source network's own answer for the batch.
+            logits: The predictions.
+            drift: How far the weights are from the source model.
+            source: Returns the source model's logits for the batch.
         """
         own = in_loss_precision(logits.detach())
         self._seen = _with(self._seen, own)
         told = _information(*self._seen)
-        stray = drift.batch * _STRAY[1] + (1 - drift.batch) * _STRAY[0]
+        stray = drift.batch * _DRIFT[1] + (1 - drift.batch) * _DRIFT[0]
         asked = None
         doubtful = told < _POOR or not drift.far <= stray / 2
         if doubtful or (drift.follows and len(own) >= _ENOUGH):
@@ -95,38 +96,37 @@ class CollapseGuard(Stateful):
             self._source = _with(self._source, asked)
         theirs = told if self._source is None else _information(*self._source)
         known = min(told, theirs) if told >= _LESS * theirs else 0.0
-        limit = min(_FAR, stray / max(1 - known, 1e-6) ** (1 + drift.batch))
+        limit = min(_MOST_DRIFT, stray / max(1 - known, 1e-6) ** (1 + drift.batch))
         if not drift.far <= limit:  # nor if it is not a number
             return (
-                f"the guard went back to the source: the weights are {drift.far:.3f} of their size away from it, and "
-                f"with predictions that tell {told:.2f} of what they could, and the source network's own {theirs:.2f}, "
-                f"{limit:.3f} is the limit"
+                f"the guard went back to the source model: the weights drifted by {drift.far:.3f} of their size; the limit "
+                f"is {limit:.3f} with information {told:.2f} in the predictions and {theirs:.2f} in the source model's"
             )
         if asked is not None and (told < _POOR or drift.follows):
             now, plain = (_information(*_means(z), len(z)) for z in (own, asked))
             least = _LESS if drift.follows and len(own) >= _ENOUGH else _FRACTION
             if plain > _POOR and now < least * plain:
                 return (
-                    f"the guard went back to the source: predictions tell {now:.2f} of what they could, the source "
-                    f"network's {plain:.2f}"
+                    f"the guard went back to the source model: the information in the predictions is {now:.2f}, in the "
+                    f"source model's {plain:.2f}"
                 )
         return None
 
     def reset(self) -> None:
-        """No image was seen."""
+        """Forget all images."""
         self._seen = self._source = None
 
     def state_dict(self) -> tuple[Seen | None, Seen | None]:
-        """What was seen."""
+        """Return what was seen."""
         return self._seen, self._source  # never written to, only replaced
 
     def load_state_dict(self, state: tuple[Seen | None, Seen | None]) -> None:
-        """Goes back to that."""
+        """Restore what was seen."""
         self._seen, self._source = state
 
 
 def _with(seen: Seen | None, logits: Tensor) -> Seen:
-    """What was seen, with one more batch in it; what is older than the window fades."""
+    """Add a batch; what is older than the window fades."""
     mean, sureness = _means(logits)
     if seen is None:
         return mean, sureness, len(logits)
@@ -137,12 +137,12 @@ def _with(seen: Seen | None, logits: Tensor) -> Seen:
 
 
 def _means(logits: Tensor) -> tuple[Tensor, float]:
-    """The mean prediction and the mean entropy of a batch."""
+    """Return the mean prediction and the mean entropy of a batch."""
     return logits.softmax(1).mean(0), entropy(logits).nan_to_num().mean().item()
 
 
 def _information(mean: Tensor, sureness: float, images: int) -> float:
-    """From 0 to 1; one image alone cannot be told from others."""
+    """Return the information, from 0 to 1; a single image has none."""
     most = math.log(min(images, len(mean)))
     if most == 0:
         return 0.0

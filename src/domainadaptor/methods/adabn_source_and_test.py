@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
