@@ -170,12 +170,12 @@ def test_the_rule():
     # Answers that tell half of what the source's do are worth nothing, however much that is.
     worse, mixed = CollapseGuard(), torch.cat([sure[:256], torch.zeros(256, 8)])
     assert worse.look(mixed, Drift(0.019, 1.0), lambda: sure) is None
-    assert "tell 0.50 of what they could, and the source model's 1.00, 0.020" in worse.look(
+    assert "0.020 with information 0.50 in the predictions and 1.00" in worse.look(
         mixed, Drift(0.021, 1.0), lambda: sure
     )
     # Near the source, but its answers are all alike where the source's are not.
     why = CollapseGuard().look(sure[:1].expand(512, 8), Drift(0.0, 1.0), lambda: sure)
-    assert "predictions tell 0.00 of what they could, the source network's 1.00" in why
+    assert "the information in the predictions is 0.00, in the source model's 1.00" in why
 
 
 def test_statistics_that_follow_the_stream_have_each_batch_compared():

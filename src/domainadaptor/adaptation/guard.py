@@ -48,24 +48,24 @@ def drift_of(network: AdaptiveNetwork) -> Drift:
 class CollapseGuard(Stateful):
     """Decide when to go back to the source model: when predictions carry too little information for the drift.
 
-    The information of predictions is the entropy of their mean less their mean entropy, over the last 256 images or four
-    times the number of classes, as a share of its maximum. It is 1 for confident and varied predictions and 0 if all are
-    alike. Both kinds of collapse, one class for everything and no confidence at all, bring it down. Ordinary batches of a
-    working network have 0.4 to 1.
+    The information of predictions is the entropy of their mean less their mean entropy, over the last 256 images or
+    four times the number of classes, as a share of its maximum. It is 1 for confident and varied predictions and 0 if
+    all are alike. Both kinds of collapse, one class for everything and no confidence at all, bring it down. Ordinary
+    batches of a working network have 0.4 to 1.
 
     With information t, weights may drift 0.006 / (1 - t) from the source model, relative to their size. Where layers
-    normalize with batch statistics, which undo much of what weights do, the limit is 0.02 / (1 - t)^2. It is never more
-    than 0.3. So a network whose predictions stay good keeps learning, while noise, constant images or one class at a time
-    stop it before it loses much.
+    normalize with batch statistics, which undo much of what weights do, the limit is 0.02 / (1 - t)^2. It is never
+    more than 0.3. So a network whose predictions stay good keeps learning, while noise, constant images or one class
+    at a time stop it before it loses much.
 
-    Under batch statistics, noise or images of one class get confident and varied predictions too. The source model, with
-    its own statistics, does not. So t is the lower of both models' information once the weights have drifted half as far
-    as any prediction allows, and 0 where the predictions carry less than three quarters of the source model's
-    information. On a domain so far away that the source model knows little of it, learning restarts more often than
-    needed.
+    Under batch statistics, noise or images of one class get confident and varied predictions too. The source model,
+    with its own statistics, does not. So t is the lower of both models' information once the weights have drifted
+    half as far as any prediction allows, and 0 where the predictions carry less than three quarters of the source
+    model's information. On a domain so far away that the source model knows little of it, learning restarts more
+    often than needed.
 
-    Whatever the drift, it is also collapse if the information is below 0.2 and, for the batch itself, below a quarter of
-    the source model's.
+    Whatever the drift, it is also collapse if the information is below 0.2 and, for the batch itself, below a quarter
+    of the source model's.
 
     Running statistics follow the stream wherever it goes. So each batch of eight images or more is compared: if its
     predictions carry less than three quarters of the source model's information, they are replaced and the statistics
@@ -99,8 +99,9 @@ class CollapseGuard(Stateful):
         limit = min(_MOST_DRIFT, stray / max(1 - known, 1e-6) ** (1 + drift.batch))
         if not drift.far <= limit:  # nor if it is not a number
             return (
-                f"the guard went back to the source model: the weights drifted by {drift.far:.3f} of their size; the limit "
-                f"is {limit:.3f} with information {told:.2f} in the predictions and {theirs:.2f} in the source model's"
+                f"the guard went back to the source model: the weights drifted by {drift.far:.3f} of their size; the "
+                f"limit is {limit:.3f} with information {told:.2f} in the predictions and {theirs:.2f} in the source "
+                "model's"
             )
         if asked is not None and (told < _POOR or drift.follows):
             now, plain = (_information(*_means(z), len(z)) for z in (own, asked))
