@@ -84,6 +84,20 @@ def test_a_variant_has_other_defaults_and_the_rest_of_its_base(net):
         da.variant(described_method, "Wrong.", defaults={"shares": 1})
 
 
+def test_options_are_converted_and_checked_together_without_a_network():
+    assert catalog.method_options("tent", {"guard": True, "lr": 1}) == {"guard": True, "lr": 1.0}
+    assert catalog.method_options("tent", {"lr": "1", "guard": "true"}, text=True) == {"lr": 1.0, "guard": True}
+    assert catalog.method_options("domainadaptor-t", {"steps": 2}) == {"steps": 2}
+    for method, options, message in [
+        ("adamixbn", {"steps": 2}, "no step without a loss"),
+        ("domainadaptor-t", {"views": 5}, "only gem-aug"),
+        ("tent", {"guard": 1}, "guard=1: expected True or False"),
+        ("tnet", {}, "did you mean 'tent'"),
+    ]:
+        with pytest.raises(BadOption, match=message):
+            catalog.method_options(method, options)
+
+
 def test_names_from_files_import_nothing():
     path = f"{__name__}:plain_method"
     with pytest.raises(BadOption, match="only registered names"):

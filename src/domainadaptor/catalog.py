@@ -14,7 +14,15 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar, cast
 
 from domainadaptor import option_types, registry
-from domainadaptor.options import OptionInfo, Parameter, coerce_options, docstring_entries, parameters, parse_options
+from domainadaptor.options import (
+    OptionInfo,
+    Parameter,
+    coerce_options,
+    defaults_of,
+    docstring_entries,
+    parameters,
+    parse_options,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,6 +64,7 @@ def method(
     forwards: str = "",
     backwards: str = "0",
     needs: tuple[Need, ...] = (),
+    check: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Callable[[F], F]:
     """Describe a function from a network to an adaptor, and validate its options whenever it is called.
 
@@ -66,15 +75,18 @@ def method(
         forwards: Forward passes per batch, as "1" or "1 + views".
         backwards: Backward passes per batch.
         needs: What the method needs besides a network and images.
+        check: Raises BadOption for options that do not fit together; it gets all of them, defaults included.
     """
     card = MethodInfo(paper=paper, year=year, kind=kind, forwards=forwards, backwards=backwards, needs=needs)
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def checked(network: Any, **values: Any) -> Any:
-            return function(network, **coerce_options(function, values))
+            given = coerce_options(function, values)
+            _check_together(checked, given)
+            return function(network, **given)
 
-        checked.card = card  # type: ignore[attr-defined]
+        checked.card, checked.check = card, check  # type: ignore[attr-defined]
         return cast(F, checked)
 
     return decorate
@@ -91,7 +103,7 @@ def variant(base: F, doc: str, *, defaults: Mapping[str, Any], **card: Any) -> F
     """
     made = functools.partial(base, **coerce_options(base, defaults))
     made.__doc__ = doc
-    made.card = replace(base.card, **card)  # type: ignore[attr-defined]
+    made.card, made.check = replace(base.card, **card), base.check  # type: ignore[attr-defined]
     return cast(F, made)
 
 
@@ -138,7 +150,14 @@ def method_options(
     found = convert(function, own, method if isinstance(method, str) else "")
     if "guard" in values:
         found |= convert(_of_every_method, {"guard": values["guard"]})
+    _check_together(function, found)
     return {name: found[name] for name in values}
+
+
+def _check_together(function: Callable[..., Any], values: Mapping[str, Any]) -> None:
+    check = getattr(function, "check", None)
+    if check is not None:
+        check({**defaults_of(function), **values})
 
 
 def _of_every_method(*, guard: bool = False) -> None: ...
@@ -213,7 +232,8 @@ def _read_variant(tree: ast.Module, call: ast.expr | None) -> MethodInfo:
 
 
 def _keywords(tree: ast.Module, call: ast.Call) -> dict[str, Any]:
-    return {keyword.arg: _value(tree, keyword.value) for keyword in call.keywords if keyword.arg is not None}
+    named = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg not in (None, "check")}
+    return {str(name): _value(tree, value) for name, value in named.items()}
 
 
 def _value(tree: ast.Module, expression: ast.expr) -> Any:

@@ -1,6 +1,8 @@
 """AdaMixBN: source and batch statistics mixed by their distance. Zhang et al., DomainAdaptor, ICCV 2023."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from torch import nn
 from torch.optim import SGD
@@ -29,12 +31,30 @@ from domainadaptor.options import defaults_of
 __all__ = ["adamixbn"]
 
 
+def _refuse_unused(options: Mapping[str, Any]) -> None:
+    """Refuse an option that has no effect."""
+    loss, temperature = options["loss"], options["temperature"]
+    no_step = None if loss else "there is no step without a loss"
+    no_temperature = None if loss and loss.startswith("gem") else "only the gem losses have a temperature"
+    reasons = {
+        **dict.fromkeys(("lr", "steps", "threshold", "adapt_from"), no_step),
+        "temperature": no_temperature,
+        "scale": no_temperature if isinstance(temperature, str) else "the temperature is a number",
+        "views": None if loss == "gem-aug" else "only gem-aug uses views",
+    }
+    defaults = defaults_of(adamixbn)
+    for option, reason in reasons.items():
+        if reason and options[option] not in (defaults[option], 0):
+            raise BadOption(f"{option}={options[option]!r} has no effect with loss={loss!r}: {reason}; leave it out")
+
+
 @method(
     paper="Zhang et al., DomainAdaptor",
     year=2023,
     kind="statistics",
     forwards="1 (2 with a loss)",
     backwards="0 (1 with a loss)",
+    check=_refuse_unused,
 )
 def adamixbn(
     network: nn.Module,
@@ -59,16 +79,6 @@ def adamixbn(
         fold: Move the source statistics into scale and shift, so that gradient steps start from the source model.
         loss: Loss of the gradient step; None for no step.
     """
-    _refuse_idle(
-        loss,
-        temperature=temperature,
-        scale=scale,
-        views=views,
-        lr=lr,
-        steps=steps,
-        threshold=threshold,
-        adapt_from=adapt_from,
-    )
     made = None
     if loss is not None:
         made = build_objective(loss, temperature=temperature, scale=scale, views=views, seed=seed)
@@ -80,22 +90,3 @@ def adamixbn(
         steps=steps,
         adapt_from=adapt_from,
     )
-
-
-def _refuse_idle(loss: str | None, **options: object) -> None:
-    """Refuse an option that has no effect."""
-    gem = loss is not None and loss.startswith("gem")
-    fixed = not isinstance(options["temperature"], str)
-    reasons = {
-        "lr": None if loss else "there is no step without a loss",
-        "steps": None if loss else "there is no step without a loss",
-        "threshold": None if loss else "there is no step without a loss",
-        "adapt_from": None if loss else "there is no step without a loss",
-        "temperature": None if gem else "only the gem losses have a temperature",
-        "scale": "the temperature is a number" if fixed else None if gem else "only the gem losses have a temperature",
-        "views": None if loss == "gem-aug" else "only gem-aug looks at views",
-    }
-    defaults = defaults_of(adamixbn)
-    for option, reason in reasons.items():
-        if reason and options[option] not in (defaults[option], 0):
-            raise BadOption(f"{option}={options[option]!r} has no effect with loss={loss!r}: {reason}; leave it out")
