@@ -245,10 +245,10 @@ def _value(tree: ast.Module, expression: ast.expr) -> Any:
 
 
 class _Names(dict[str, Any]):
-    """The names that a method's signature may use: shared option types, typing, builtins, and its file's constants."""
+    """Names for a signature: shared option types (also as `t`), typing, builtins, and constants of the file."""
 
     def __init__(self, tree: ast.Module) -> None:
-        super().__init__(vars(builtins) | vars(typing) | vars(option_types))
+        super().__init__(vars(builtins) | vars(typing) | vars(option_types) | {"t": option_types})
         self._tree = tree
 
     def __missing__(self, name: str) -> Any:

@@ -4,16 +4,16 @@ from functools import partial
 
 from torch import nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
 from domainadaptor.norms.mixed import batch_only
-from domainadaptor.option_types import Variance
 
 __all__ = ["adabn"]
 
 
 @method(paper="Li et al., AdaBN", year=2018, kind="statistics", forwards="1")
-def adabn(network: nn.Module, *, variance: Variance = "biased") -> Adaptor:
+def adabn(network: nn.Module, *, variance: t.Variance = "biased") -> Adaptor:
     """Normalize each batch with its own statistics."""
     return StepAdaptor(network, norm=partial(batch_only, variance=variance))

@@ -7,6 +7,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.batch import checked_batch
@@ -17,7 +18,6 @@ from domainadaptor.catalog import method
 from domainadaptor.errors import BadBatch, BadOption
 from domainadaptor.norms.mixed import MixedNorm, batch_only
 from domainadaptor.norms.moments import in_float32, unbiased_factor
-from domainadaptor.option_types import Count, Images, Variance
 
 __all__ = ["adabn_source_and_test"]
 
@@ -47,11 +47,11 @@ class PooledAdaptor(Adaptor):
     """Measure the statistics of all given images once, when it is built, and predict with them."""
 
     def __init__(
-        self, network: nn.Module, images: Mapping[str, Iterable[Any]], variance: Variance, batch_size: int
+        self, network: nn.Module, images: Mapping[str, Iterable[Any]], variance: t.Variance, batch_size: int
     ) -> None:
         super().__init__(network)
         self._images = images
-        self._variance: Variance = variance
+        self._variance: t.Variance = variance
         self._batch_size = batch_size
         self._rebuild()
 
@@ -111,10 +111,10 @@ class PooledAdaptor(Adaptor):
 def adabn_source_and_test(
     network: nn.Module,
     *,
-    source_images: Images = None,
-    target_images: Images = None,
-    variance: Variance = "unbiased",
-    batch_size: Count = 64,
+    source_images: t.Images = None,
+    target_images: t.Images = None,
+    variance: t.Variance = "unbiased",
+    batch_size: t.Count = 64,
 ) -> Adaptor:
     """Measure statistics once, on all source and test images.
 

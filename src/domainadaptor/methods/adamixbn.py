@@ -7,25 +7,13 @@ from typing import Any
 from torch import nn
 from torch.optim import SGD
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.objective import build_objective, of_confident
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
 from domainadaptor.errors import BadOption
 from domainadaptor.norms.mixed import MixedNorm
-from domainadaptor.option_types import (
-    AdaptFrom,
-    Alpha,
-    LearningRate,
-    Loss,
-    Scale,
-    Seed,
-    StepsOrZero,
-    Temperature,
-    Threshold,
-    Variance,
-    Views,
-)
 from domainadaptor.options import defaults_of
 
 __all__ = ["adamixbn"]
@@ -59,18 +47,18 @@ def _refuse_unused(options: Mapping[str, Any]) -> None:
 def adamixbn(
     network: nn.Module,
     *,
-    alpha: Alpha = "code",
+    alpha: t.Alpha = "code",
     fold: bool = True,
-    loss: Loss | None = None,
-    temperature: Temperature = "code",
-    scale: Scale = 2.0,
-    views: Views = 3,
-    variance: Variance = "unbiased",
-    lr: LearningRate = 1e-3,
-    steps: StepsOrZero = 1,
-    threshold: Threshold = None,
-    adapt_from: AdaptFrom = 0.0,
-    seed: Seed = 0,
+    loss: t.Loss | None = None,
+    temperature: t.Temperature = "code",
+    scale: t.Scale = 2.0,
+    views: t.Views = 3,
+    variance: t.Variance = "unbiased",
+    lr: t.LearningRate = 1e-3,
+    steps: t.StepsOrZero = 1,
+    threshold: t.Threshold = None,
+    adapt_from: t.AdaptFrom = 0.0,
+    seed: t.Seed = 0,
 ) -> Adaptor:
     """Mix source and batch statistics by their distance.
 

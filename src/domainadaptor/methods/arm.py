@@ -6,6 +6,7 @@ from functools import partial
 from torch import Tensor, nn
 from torch.optim import SGD
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.objective import Objective
@@ -14,7 +15,6 @@ from domainadaptor.adaptation.trained_head import TrainedHead, trained_head
 from domainadaptor.catalog import method
 from domainadaptor.errors import BadOption
 from domainadaptor.norms.mixed import batch_only
-from domainadaptor.option_types import LearningRate, Learns, Predict, ResetEvery, Steps, TrainedTensors
 from domainadaptor.tasks.learned_loss import LearnedLoss
 
 __all__ = ["arm"]
@@ -52,12 +52,12 @@ class Learned(Objective):
 def arm(
     network: nn.Module,
     *,
-    learned_loss: TrainedTensors = None,
-    learns: Learns = "norms",
-    lr: LearningRate = 0.1,
-    steps: Steps = 1,
-    reset_every: ResetEvery = 1,
-    predict: Predict = "after",
+    learned_loss: t.TrainedTensors = None,
+    learns: t.Learns = "norms",
+    lr: t.LearningRate = 0.1,
+    steps: t.Steps = 1,
+    reset_every: t.ResetEvery = 1,
+    predict: t.Predict = "after",
 ) -> Adaptor:
     """One step on a loss that was trained for adaptation.
 
@@ -83,8 +83,8 @@ def arm(
         network,
         norm=batch_only,
         objective=Learned(head, classes),
-        optimizer=partial(SGD, lr=float(lr)),
-        steps=int(steps),
+        optimizer=partial(SGD, lr=lr),
+        steps=steps,
         reset_every=reset_every,
         predict=predict,
         learns=learns,

@@ -7,6 +7,7 @@ from typing import Literal, final
 import torch
 from torch import Tensor, nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.ema import update_ema
@@ -18,21 +19,6 @@ from domainadaptor.augmentation.cotta import cotta_view
 from domainadaptor.augmentation.pixels import Pixels
 from domainadaptor.catalog import method
 from domainadaptor.norms.mixed import batch_only
-from domainadaptor.option_types import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    Count,
-    LearningRate,
-    Mean,
-    Momentum,
-    Optimizer,
-    Predict,
-    ResetEvery,
-    Seed,
-    Share,
-    Std,
-    Variance,
-)
 
 __all__ = ["cotta"]
 
@@ -45,7 +31,7 @@ class _Cotta(Adaptor):
         self,
         network: nn.Module,
         *,
-        variance: Variance,
+        variance: t.Variance,
         symmetric: bool,
         optimizer: OptimizerFactory,
         ema: float,
@@ -127,20 +113,20 @@ class _Cotta(Adaptor):
 def cotta(
     network: nn.Module,
     *,
-    views: Count = 32,
-    ap: Share = 0.92,
-    rst: Share = 0.01,
-    ema: Share = 0.999,
+    views: t.Count = 32,
+    ap: t.Share = 0.92,
+    rst: t.Share = 0.01,
+    ema: t.Share = 0.999,
     consistency: Literal["ce", "symmetric"] = "ce",
-    lr: LearningRate = 1e-3,
-    optimizer: Optimizer = "adam",
-    momentum: Momentum = 0.9,
-    reset_every: ResetEvery = None,
-    predict: Predict = "before",
-    variance: Variance = "biased",
-    mean: Mean = IMAGENET_MEAN,
-    std: Std = IMAGENET_STD,
-    seed: Seed = 0,
+    lr: t.LearningRate = 1e-3,
+    optimizer: t.Optimizer = "adam",
+    momentum: t.Momentum = 0.9,
+    reset_every: t.ResetEvery = None,
+    predict: t.Predict = "before",
+    variance: t.Variance = "biased",
+    mean: t.Mean = t.IMAGENET_MEAN,
+    std: t.Std = t.IMAGENET_STD,
+    seed: t.Seed = 0,
 ) -> Adaptor:
     """Train a student on an averaged teacher's many views.
 
@@ -161,12 +147,12 @@ def cotta(
         variance=variance,
         symmetric=consistency == "symmetric",
         optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
-        ema=float(ema),
-        rst=float(rst),
-        ap=float(ap),
-        views=int(views),
+        ema=ema,
+        rst=rst,
+        ap=ap,
+        views=views,
         pixels=Pixels(mean, std),
-        seed=int(seed),
+        seed=seed,
         reset_every=reset_every,
         predict=predict,
     )

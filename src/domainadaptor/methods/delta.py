@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.ema import EmaPrediction
@@ -20,7 +21,6 @@ from domainadaptor.catalog import method
 from domainadaptor.norms.batch import AdaptiveBatchNorm, Use
 from domainadaptor.norms.moments import Moments, batch_moments, image_moments, in_float32
 from domainadaptor.norms.recognize import SourceNorm
-from domainadaptor.option_types import LearningRate, Momentum, Optimizer, Predict, ResetEvery, Share, Steps
 
 __all__ = ["delta"]
 
@@ -32,14 +32,14 @@ def delta(
     network: nn.Module,
     *,
     loss: Literal["entropy", "weighted-entropy", "pseudo-label"] = "entropy",
-    keep: Share = 0.95,
-    balance: Share = 0.95,
-    lr: LearningRate = 2.5e-4,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.9,
-    steps: Steps = 1,
-    reset_every: ResetEvery = None,
-    predict: Predict = "before",
+    keep: t.Share = 0.95,
+    balance: t.Share = 0.95,
+    lr: t.LearningRate = 2.5e-4,
+    optimizer: t.Optimizer = "sgd",
+    momentum: t.Momentum = 0.9,
+    steps: t.Steps = 1,
+    reset_every: t.ResetEvery = None,
+    predict: t.Predict = "before",
 ) -> Adaptor:
     """Running test statistics; rare classes weigh more.
 

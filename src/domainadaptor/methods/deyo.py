@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.logits import in_loss_precision
@@ -19,19 +20,6 @@ from domainadaptor.catalog import method
 from domainadaptor.errors import BadBatch
 from domainadaptor.methods.sar import skipped
 from domainadaptor.norms.mixed import batch_only
-from domainadaptor.option_types import (
-    Count,
-    EntropyMargin,
-    LearningRate,
-    Momentum,
-    Optimizer,
-    Predict,
-    ResetEvery,
-    Seed,
-    Share,
-    Skip,
-    Steps,
-)
 from domainadaptor.options import Option
 
 __all__ = ["deyo"]
@@ -43,18 +31,18 @@ Drop = Annotated[float, Option(ge=-1, le=1)]
 def deyo(
     network: nn.Module,
     *,
-    margin: EntropyMargin = 0.5,
+    margin: t.EntropyMargin = 0.5,
     drop: Drop = 0.2,
-    patches: Count = 4,
-    weight_margin: Share = 0.4,
-    skip: Skip = None,
-    lr: LearningRate = 2.5e-4,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.9,
-    steps: Steps = 1,
-    reset_every: ResetEvery = None,
-    predict: Predict = "before",
-    seed: Seed = 0,
+    patches: t.Count = 4,
+    weight_margin: t.Share = 0.4,
+    skip: t.Skip = None,
+    lr: t.LearningRate = 2.5e-4,
+    optimizer: t.Optimizer = "sgd",
+    momentum: t.Momentum = 0.9,
+    steps: t.Steps = 1,
+    reset_every: t.ResetEvery = None,
+    predict: t.Predict = "before",
+    seed: t.Seed = 0,
 ) -> Adaptor:
     """Entropy of images that depend on object shape.
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.batch import checked_batch
@@ -20,18 +21,6 @@ from domainadaptor.adaptation.step import StepAdaptor, compute_gradients
 from domainadaptor.catalog import method
 from domainadaptor.errors import BadBatch, BadOption
 from domainadaptor.norms.mixed import batch_only
-from domainadaptor.option_types import (
-    CosineLimit,
-    EntropyMargin,
-    Images,
-    LearningRate,
-    Momentum,
-    NonNegative,
-    Optimizer,
-    Predict,
-    ResetEvery,
-    Steps,
-)
 
 __all__ = ["eata", "eta"]
 
@@ -45,14 +34,14 @@ _KEEP = 0.9  # of the moving average of predictions
 def eta(
     network: nn.Module,
     *,
-    margin: EntropyMargin = 0.4,
-    eps: CosineLimit = None,
-    lr: LearningRate = 2.5e-4,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.9,
-    steps: Steps = 1,
-    reset_every: ResetEvery = None,
-    predict: Predict = "before",
+    margin: t.EntropyMargin = 0.4,
+    eps: t.CosineLimit = None,
+    lr: t.LearningRate = 2.5e-4,
+    optimizer: t.Optimizer = "sgd",
+    momentum: t.Momentum = 0.9,
+    steps: t.Steps = 1,
+    reset_every: t.ResetEvery = None,
+    predict: t.Predict = "before",
 ) -> Adaptor:
     """Tent on confident images unlike the recent ones."""
     return StepAdaptor(
@@ -78,16 +67,16 @@ def eta(
 def eata(
     network: nn.Module,
     *,
-    source_images: Images = None,
-    fisher_weight: NonNegative = 2000.0,
-    margin: EntropyMargin = 0.4,
-    eps: CosineLimit = None,
-    lr: LearningRate = 2.5e-4,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.9,
-    steps: Steps = 1,
-    reset_every: ResetEvery = None,
-    predict: Predict = "before",
+    source_images: t.Images = None,
+    fisher_weight: t.NonNegative = 2000.0,
+    margin: t.EntropyMargin = 0.4,
+    eps: t.CosineLimit = None,
+    lr: t.LearningRate = 2.5e-4,
+    optimizer: t.Optimizer = "sgd",
+    momentum: t.Momentum = 0.9,
+    steps: t.Steps = 1,
+    reset_every: t.ResetEvery = None,
+    predict: t.Predict = "before",
 ) -> Adaptor:
     """ETA, kept near the source model by Fisher information.
 

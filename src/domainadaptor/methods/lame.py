@@ -6,12 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
 from domainadaptor.norms.mixed import batch_only
-from domainadaptor.option_types import Count, Head, NonNegative, Statistics
 
 __all__ = ["lame"]
 
@@ -84,13 +84,13 @@ def lame(
     network: nn.Module,
     *,
     affinity: Literal["knn", "rbf", "linear"] = "rbf",
-    neighbors: Count = 5,
+    neighbors: t.Count = 5,
     symmetric: bool = False,
-    weight: NonNegative = 1.0,
-    steps: Count = 100,
-    tolerance: NonNegative = 1e-8,
-    statistics: Statistics = "source",
-    head: Head = None,
+    weight: t.NonNegative = 1.0,
+    steps: t.Count = 100,
+    tolerance: t.NonNegative = 1e-8,
+    statistics: t.Statistics = "source",
+    head: t.Head = None,
 ) -> Adaptor:
     """Make predictions of similar images agree.
 
@@ -109,6 +109,6 @@ def lame(
     return StepAdaptor(
         network,
         norm=None if statistics == "source" else batch_only,
-        predictor=Laplacian(affinity, int(neighbors), symmetric, float(weight), int(steps), float(tolerance)),
+        predictor=Laplacian(affinity, neighbors, symmetric, weight, steps, tolerance),
         head=head,
     )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, listed
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.logits import finite, in_loss_precision
@@ -21,19 +22,6 @@ from domainadaptor.augmentation.pixels import Pixels
 from domainadaptor.catalog import method
 from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.norms.mixed import MixedNorm
-from domainadaptor.option_types import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    Count,
-    LearningRate,
-    Mean,
-    NonNegative,
-    Seed,
-    Share,
-    Std,
-    Steps,
-    Variance,
-)
 from domainadaptor.options import Option
 
 __all__ = ["memo"]
@@ -50,7 +38,7 @@ class _Memo(Adaptor):
         network: nn.Module,
         *,
         alpha: float,
-        variance: Variance,
+        variance: t.Variance,
         views: int,
         area: float,
         pixels: Pixels | None,
@@ -137,18 +125,18 @@ class _Memo(Adaptor):
 def memo(
     network: nn.Module,
     *,
-    views: Count = 32,
+    views: t.Count = 32,
     augmentation: Literal["augmix", "crops"] = "augmix",
     area: Area = 0.08,
-    alpha: Share = 16 / 17,
-    lr: LearningRate = 2.5e-4,
+    alpha: t.Share = 16 / 17,
+    lr: t.LearningRate = 2.5e-4,
     optimizer: Literal["sgd", "adamw"] = "sgd",
-    weight_decay: NonNegative = 0.0,
-    steps: Steps = 1,
-    variance: Variance = "unbiased",
-    mean: Mean = IMAGENET_MEAN,
-    std: Std = IMAGENET_STD,
-    seed: Seed = 0,
+    weight_decay: t.NonNegative = 0.0,
+    steps: t.Steps = 1,
+    variance: t.Variance = "unbiased",
+    mean: t.Mean = t.IMAGENET_MEAN,
+    std: t.Std = t.IMAGENET_STD,
+    seed: t.Seed = 0,
 ) -> Adaptor:
     """Per image, minimize the entropy of the mean over views.
 
@@ -167,12 +155,12 @@ def memo(
     pixels = Pixels(mean, std)
     return _Memo(
         network,
-        alpha=float(alpha),
+        alpha=alpha,
         variance=variance,
-        views=int(views),
-        area=float(area),
+        views=views,
+        area=area,
         pixels=pixels if augmentation == "augmix" else None,
         optimizer=partial(SGD if optimizer == "sgd" else AdamW, lr=lr, weight_decay=weight_decay),
-        steps=int(steps),
-        seed=int(seed),
+        steps=steps,
+        seed=seed,
     )

@@ -8,6 +8,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.batch import check_same_size
@@ -21,17 +22,6 @@ from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.norms.base import AdaptiveNorm
 from domainadaptor.norms.instance_aware import InstanceAwareBatchNorm2d, corrected
 from domainadaptor.norms.moments import in_float32
-from domainadaptor.option_types import (
-    BankShare,
-    Capacity,
-    LearningRate,
-    Momentum,
-    Optimizer,
-    Predict,
-    ResetEvery,
-    Seed,
-    UpdateEvery,
-)
 
 __all__ = ["note"]
 
@@ -277,15 +267,15 @@ def _stand_ins(network: nn.Module, share: float) -> dict[str, AwareNorm]:
 def note(
     network: nn.Module,
     *,
-    capacity: Capacity = 64,
-    update_every: UpdateEvery = 64,
-    share: BankShare = 0.01,
-    lr: LearningRate = 1e-4,
-    optimizer: Optimizer = "adam",
-    momentum: Momentum = 0.9,
-    reset_every: ResetEvery = None,
-    predict: Predict = "before",
-    seed: Seed = 0,
+    capacity: t.Capacity = 64,
+    update_every: t.UpdateEvery = 64,
+    share: t.BankShare = 0.01,
+    lr: t.LearningRate = 1e-4,
+    optimizer: t.Optimizer = "adam",
+    momentum: t.Momentum = 0.9,
+    reset_every: t.ResetEvery = None,
+    predict: t.Predict = "before",
+    seed: t.Seed = 0,
 ) -> Adaptor:
     """Instance-aware norms and a class-balanced buffer.
 
@@ -296,9 +286,9 @@ def note(
     """
     return _Note(
         network,
-        share=float(share),
-        every=int(update_every),
-        memory=ReservoirMemory(int(capacity), int(seed)),
+        share=share,
+        every=update_every,
+        memory=ReservoirMemory(capacity, seed),
         optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         reset_every=reset_every,
         predict=predict,

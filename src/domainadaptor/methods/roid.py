@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.ema import EmaPrediction
@@ -19,17 +20,6 @@ from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.augmentation.crops import random_views
 from domainadaptor.catalog import method
 from domainadaptor.norms.mixed import batch_only
-from domainadaptor.option_types import (
-    LearningRate,
-    Momentum,
-    Optimizer,
-    Positive,
-    Predict,
-    ResetEvery,
-    Seed,
-    Share,
-    Steps,
-)
 from domainadaptor.options import Option
 
 __all__ = ["roid"]
@@ -49,18 +39,18 @@ _KEEP = 0.9  # of the moving average of predictions
 def roid(
     network: nn.Module,
     *,
-    temperature: Positive = 1 / 3,
+    temperature: t.Positive = 1 / 3,
     clip: Clip = 0.99,
     consistency: bool = True,
-    keep: Share = 0.99,
+    keep: t.Share = 0.99,
     prior: bool = True,
-    lr: LearningRate = 2.5e-4,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.9,
-    steps: Steps = 1,
-    reset_every: ResetEvery = None,
-    predict: Predict = "before",
-    seed: Seed = 0,
+    lr: t.LearningRate = 2.5e-4,
+    optimizer: t.Optimizer = "sgd",
+    momentum: t.Momentum = 0.9,
+    steps: t.Steps = 1,
+    reset_every: t.ResetEvery = None,
+    predict: t.Predict = "before",
+    seed: t.Seed = 0,
 ) -> Adaptor:
     """Weighted likelihood ratio, kept near the source.
 

@@ -9,6 +9,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.batch import check_same_size
@@ -22,23 +23,6 @@ from domainadaptor.augmentation.cotta import cotta_view
 from domainadaptor.augmentation.pixels import Pixels
 from domainadaptor.catalog import method
 from domainadaptor.norms.mixed import MixedNorm
-from domainadaptor.option_types import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    BankShare,
-    Capacity,
-    LearningRate,
-    Mean,
-    Momentum,
-    NonNegative,
-    Optimizer,
-    Predict,
-    ResetEvery,
-    Seed,
-    Share,
-    Std,
-    UpdateEvery,
-)
 
 __all__ = ["rotta"]
 
@@ -220,20 +204,20 @@ class _Rotta(Adaptor):
 def rotta(
     network: nn.Module,
     *,
-    capacity: Capacity = 64,
-    update_every: UpdateEvery = 64,
-    share: BankShare = 0.05,
-    nu: Share = 0.001,
-    timeliness: NonNegative = 1.0,
-    uncertainty: NonNegative = 1.0,
-    lr: LearningRate = 1e-3,
-    optimizer: Optimizer = "adam",
-    momentum: Momentum = 0.9,
-    reset_every: ResetEvery = None,
-    predict: Predict = "before",
-    mean: Mean = IMAGENET_MEAN,
-    std: Std = IMAGENET_STD,
-    seed: Seed = 0,
+    capacity: t.Capacity = 64,
+    update_every: t.UpdateEvery = 64,
+    share: t.BankShare = 0.05,
+    nu: t.Share = 0.001,
+    timeliness: t.NonNegative = 1.0,
+    uncertainty: t.NonNegative = 1.0,
+    lr: t.LearningRate = 1e-3,
+    optimizer: t.Optimizer = "adam",
+    momentum: t.Momentum = 0.9,
+    reset_every: t.ResetEvery = None,
+    predict: t.Predict = "before",
+    mean: t.Mean = t.IMAGENET_MEAN,
+    std: t.Std = t.IMAGENET_STD,
+    seed: t.Seed = 0,
 ) -> Adaptor:
     """Robust statistics; a student on a balanced buffer.
 
@@ -247,13 +231,13 @@ def rotta(
     """
     return _Rotta(
         network,
-        share=float(share),
-        nu=float(nu),
-        every=int(update_every),
-        memory=BalancedMemory(int(capacity), timeliness=float(timeliness), uncertainty=float(uncertainty)),
+        share=share,
+        nu=nu,
+        every=update_every,
+        memory=BalancedMemory(capacity, timeliness=timeliness, uncertainty=uncertainty),
         optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         pixels=Pixels(mean, std),
-        seed=int(seed),
+        seed=seed,
         reset_every=reset_every,
         predict=predict,
     )

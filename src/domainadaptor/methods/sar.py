@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.copying import unwrap
@@ -18,16 +19,6 @@ from domainadaptor.adaptation.step import StepAdaptor, compute_gradients
 from domainadaptor.catalog import method
 from domainadaptor.errors import BadOption
 from domainadaptor.norms.mixed import batch_only
-from domainadaptor.option_types import (
-    EntropyMargin,
-    LearningRate,
-    Momentum,
-    NonNegative,
-    Predict,
-    ResetEvery,
-    Skip,
-    Steps,
-)
 
 __all__ = ["sar"]
 
@@ -39,15 +30,15 @@ _RECOVER = 0.2 / math.log(1000)  # the authors' threshold, per unit of the large
 def sar(
     network: nn.Module,
     *,
-    margin: EntropyMargin = 0.4,
-    rho: NonNegative = 0.05,
-    recover_below: NonNegative | None = None,
-    skip: Skip = None,
-    lr: LearningRate = 2.5e-4,
-    momentum: Momentum = 0.9,
-    steps: Steps = 1,
-    reset_every: ResetEvery = None,
-    predict: Predict = "before",
+    margin: t.EntropyMargin = 0.4,
+    rho: t.NonNegative = 0.05,
+    recover_below: t.NonNegative | None = None,
+    skip: t.Skip = None,
+    lr: t.LearningRate = 2.5e-4,
+    momentum: t.Momentum = 0.9,
+    steps: t.Steps = 1,
+    reset_every: t.ResetEvery = None,
+    predict: t.Predict = "before",
 ) -> Adaptor:
     """Sharpness-aware entropy of confident images.
 

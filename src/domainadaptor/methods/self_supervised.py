@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, NormFactory
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.copying import unwrap
@@ -20,7 +21,6 @@ from domainadaptor.adaptation.trained_head import TrainedHead, trained_head
 from domainadaptor.catalog import method
 from domainadaptor.errors import BadBatch, BadOption
 from domainadaptor.norms.mixed import MixedNorm, batch_only
-from domainadaptor.option_types import Head, LearningRate, Predict, ResetEvery, Seed, SgdMomentum, Steps, TrainedTensors
 from domainadaptor.options import Option
 from domainadaptor.tasks import Task
 from domainadaptor.tasks.jigsaw import Jigsaw
@@ -125,15 +125,15 @@ def _adapt_by_task(
 def rotation(
     network: nn.Module,
     *,
-    task: TrainedTensors = None,
+    task: t.TrainedTensors = None,
     statistics: TaskStatistics = "batch",
-    lr: LearningRate = 0.05,
-    momentum: SgdMomentum = 0.0,
-    steps: Steps = 1,
-    reset_every: ResetEvery = 1,
-    predict: Predict = "after",
-    seed: Seed = 0,
-    head: Head = None,
+    lr: t.LearningRate = 0.05,
+    momentum: t.SgdMomentum = 0.0,
+    steps: t.Steps = 1,
+    reset_every: t.ResetEvery = 1,
+    predict: t.Predict = "after",
+    seed: t.Seed = 0,
+    head: t.Head = None,
 ) -> Adaptor:
     """One gradient step on predicting image rotations.
 
@@ -166,15 +166,15 @@ def rotation(
 def jigsaw(
     network: nn.Module,
     *,
-    task: TrainedTensors = None,
+    task: t.TrainedTensors = None,
     statistics: TaskStatistics = "batch",
-    lr: LearningRate = 0.01,
-    momentum: SgdMomentum = 0.0,
-    steps: Steps = 1,
-    reset_every: ResetEvery = 1,
-    predict: Predict = "after",
-    seed: Seed = 0,
-    head: Head = None,
+    lr: t.LearningRate = 0.01,
+    momentum: t.SgdMomentum = 0.0,
+    steps: t.Steps = 1,
+    reset_every: t.ResetEvery = 1,
+    predict: t.Predict = "after",
+    seed: t.Seed = 0,
+    head: t.Head = None,
 ) -> Adaptor:
     """One gradient step on predicting the order of tiles.
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation import losses
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
@@ -12,21 +13,6 @@ from domainadaptor.adaptation.objective import Objective
 from domainadaptor.catalog import method
 from domainadaptor.methods.sar import skipped
 from domainadaptor.methods.tent import descend
-from domainadaptor.option_types import (
-    AdaptFrom,
-    LearningRate,
-    M,
-    Momentum,
-    NonNegative,
-    Optimizer,
-    Predict,
-    ResetEvery,
-    Share,
-    Skip,
-    Steps,
-    Threshold,
-    Variance,
-)
 
 __all__ = ["slr"]
 
@@ -80,20 +66,20 @@ def slr(
     network: nn.Module,
     *,
     form: Literal["authors", "domainadaptor"] = "authors",
-    confidence: NonNegative | None = None,
-    diversity: NonNegative | None = None,
-    kappa: Share = 0.9,
-    skip: Skip = None,
-    lr: LearningRate = 6e-4,
-    optimizer: Optimizer = "adam",
-    momentum: Momentum = 0.9,
-    steps: Steps = 1,
-    reset_every: ResetEvery = None,
-    predict: Predict = "before",
-    m: M = 1.0,
-    variance: Variance = "biased",
-    threshold: Threshold = None,
-    adapt_from: AdaptFrom = 0.0,
+    confidence: t.NonNegative | None = None,
+    diversity: t.NonNegative | None = None,
+    kappa: t.Share = 0.9,
+    skip: t.Skip = None,
+    lr: t.LearningRate = 6e-4,
+    optimizer: t.Optimizer = "adam",
+    momentum: t.Momentum = 0.9,
+    steps: t.Steps = 1,
+    reset_every: t.ResetEvery = None,
+    predict: t.Predict = "before",
+    m: t.M = 1.0,
+    variance: t.Variance = "biased",
+    threshold: t.Threshold = None,
+    adapt_from: t.AdaptFrom = 0.0,
 ) -> Adaptor:
     """Soft likelihood ratio with diverse predictions.
 

@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.losses import entropy
 from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
 from domainadaptor.norms.mixed import batch_only
-from domainadaptor.option_types import Head, ResetEvery, Statistics
 from domainadaptor.options import Option
 
 __all__ = ["t3a"]
@@ -91,9 +91,9 @@ def t3a(
     network: nn.Module,
     *,
     keep: Keep = 100,
-    reset_every: ResetEvery = None,
-    statistics: Statistics = "source",
-    head: Head = None,
+    reset_every: t.ResetEvery = None,
+    statistics: t.Statistics = "source",
+    head: t.Head = None,
 ) -> Adaptor:
     """Rebuild the classifier from confident features.
 
@@ -105,6 +105,6 @@ def t3a(
         network,
         norm=None if statistics == "source" else batch_only,
         reset_every=reset_every,
-        predictor=Templates(int(keep)),
+        predictor=Templates(keep),
         head=head,
     )

@@ -4,30 +4,13 @@ from functools import partial
 
 from torch import nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.objective import Objective, build_objective, of_confident
 from domainadaptor.adaptation.state import make_optimizer
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
 from domainadaptor.norms.mixed import MixedNorm
-from domainadaptor.option_types import (
-    AdaptFrom,
-    LearningRate,
-    Loss,
-    M,
-    Momentum,
-    Online,
-    Optimizer,
-    Predict,
-    ResetEvery,
-    Scale,
-    Seed,
-    Steps,
-    Temperature,
-    Threshold,
-    Variance,
-    Views,
-)
 
 __all__ = ["tent"]
 
@@ -36,22 +19,22 @@ __all__ = ["tent"]
 def tent(
     network: nn.Module,
     *,
-    loss: Loss = "entropy",
-    lr: LearningRate = 1e-3,
-    optimizer: Optimizer = "adam",
-    momentum: Momentum = 0.9,
-    steps: Steps = 1,
-    online: Online = True,
-    reset_every: ResetEvery = None,
-    predict: Predict = "before",
-    m: M = 1.0,
-    variance: Variance = "biased",
-    threshold: Threshold = None,
-    adapt_from: AdaptFrom = 0.0,
-    temperature: Temperature = "code",
-    scale: Scale = 2.0,
-    views: Views = 3,
-    seed: Seed = 0,
+    loss: t.Loss = "entropy",
+    lr: t.LearningRate = 1e-3,
+    optimizer: t.Optimizer = "adam",
+    momentum: t.Momentum = 0.9,
+    steps: t.Steps = 1,
+    online: t.Online = True,
+    reset_every: t.ResetEvery = None,
+    predict: t.Predict = "before",
+    m: t.M = 1.0,
+    variance: t.Variance = "biased",
+    threshold: t.Threshold = None,
+    adapt_from: t.AdaptFrom = 0.0,
+    temperature: t.Temperature = "code",
+    scale: t.Scale = 2.0,
+    views: t.Views = 3,
+    seed: t.Seed = 0,
 ) -> Adaptor:
     """Minimize the entropy of each batch, online.
 
@@ -88,7 +71,7 @@ def descend(
     reset_every: int | None,
     predict: str,
     m: float,
-    variance: Variance,
+    variance: t.Variance,
     threshold: float | None,
     adapt_from: str | float = 0.0,
     online: bool = True,

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.logits import in_loss_precision
@@ -16,17 +17,6 @@ from domainadaptor.adaptation.state import make_optimizer
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.catalog import method
 from domainadaptor.norms.mixed import batch_only
-from domainadaptor.option_types import (
-    Count,
-    Head,
-    LearningRate,
-    Momentum,
-    NonNegative,
-    Optimizer,
-    Predict,
-    ResetEvery,
-    Variance,
-)
 
 __all__ = ["tsd"]
 
@@ -136,18 +126,18 @@ class PrototypeAgreement(Objective):
 def tsd(
     network: nn.Module,
     *,
-    keep: Count | None = 100,
+    keep: t.Count | None = 100,
     divergence: Literal["head", "prototypes"] = "head",
     agree: bool = False,
-    lam: NonNegative = 0.0,
-    neighbors: Count = 3,
-    lr: LearningRate = 1e-4,
-    optimizer: Optimizer = "adam",
-    momentum: Momentum = 0.9,
-    reset_every: ResetEvery = None,
-    predict: Predict = "before",
-    variance: Variance = "biased",
-    head: Head = None,
+    lam: t.NonNegative = 0.0,
+    neighbors: t.Count = 3,
+    lr: t.LearningRate = 1e-4,
+    optimizer: t.Optimizer = "adam",
+    momentum: t.Momentum = 0.9,
+    reset_every: t.ResetEvery = None,
+    predict: t.Predict = "before",
+    variance: t.Variance = "biased",
+    head: t.Head = None,
 ) -> Adaptor:
     """Align features with prototypes of confident features.
 
@@ -163,9 +153,7 @@ def tsd(
     return StepAdaptor(
         network,
         norm=partial(batch_only, variance=variance),
-        objective=PrototypeAgreement(
-            keep=keep, divergence=divergence, agree=agree, lam=float(lam), neighbors=int(neighbors)
-        ),
+        objective=PrototypeAgreement(keep=keep, divergence=divergence, agree=agree, lam=lam, neighbors=neighbors),
         optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         reset_every=reset_every,
         predict=predict,
