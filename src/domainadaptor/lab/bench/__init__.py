@@ -1,1 +1,1 @@
-"""How long adaptation takes and how much memory, against plain inference in the same run."""
+"""Time and memory of adaptation, relative to plain inference in the same run."""

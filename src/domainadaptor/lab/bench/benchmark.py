@@ -1,88 +1,112 @@
-"""A whole benchmark: methods by networks by batch sizes, as one report that can be kept and compared."""
+"""A benchmark of methods, networks and batch sizes as one report that can be saved and compared."""
 
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 import domainadaptor
-from domainadaptor.lab.bench.growth import too_large
 from domainadaptor.lab.bench.memory import peak_memory
 from domainadaptor.lab.bench.timing import BenchConfig, time_methods
 from domainadaptor.lab.networks.zoo import find_network
+from domainadaptor.lab.peak_memory import available_memory
 
-Row = dict[str, Any]
+BenchRow: TypeAlias = dict[str, Any]
+BenchReport: TypeAlias = dict[str, Any]
+Methods: TypeAlias = Mapping[str, Mapping[str, Any]]  # name -> options
+
+# Of a benchmark of how cost grows.
+GROWTH_METHODS = ("adamixbn", "tent", "domainadaptor-t")
+BATCH_SIZES = (1, 4, 16, 64, 256)
+SIDES = (64, 128, 224, 320, 384)
+NETWORKS = ("mobilenet_v2", "tf_efficientnet_lite0", "resnet18", "resnet50", "resnet101")
+_USABLE = 0.8  # share of the available memory; the rest is for other programs
+_PROBE = 8  # memory is estimated with a batch that is this many times smaller
+
+
+def vary_one(base: BenchConfig) -> Iterator[tuple[str, BenchConfig]]:
+    """Yield configurations in which one of batch size, image size and network differs from the base, with its name."""
+    yield from (("batch size", replace(base, batch_size=images)) for images in BATCH_SIZES)
+    yield from (("side", replace(base, size=side)) for side in SIDES)
+    yield from (("network", replace(base, network=find_network(name).name)) for name in NETWORKS)
 
 
 def run_bench(
-    settings: Iterable[tuple[str, BenchConfig]],
-    methods: Mapping[str, Mapping[str, Any]],
+    configs: Iterable[tuple[str, BenchConfig]],
+    methods: Methods,
     memory: bool,
     progress: Callable[[str], None],
-    keep: Callable[[dict[str, Any]], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Times every method on every setting; the report has the machine and the versions too.
+    save: Callable[[BenchReport], None] = lambda _: None,
+) -> BenchReport:
+    """Time every method on every configuration and report the machine and versions as well.
 
     Args:
-        settings: Each with what it is a point of: an axis of growth, or "" for a comparison of methods.
+        configs: Each with what is varied: "batch size", "side", "network", or "" for a comparison of methods.
         methods: Name -> options.
-        memory: Also measure peak memory; settings that do not fit are then listed as skipped instead of tried.
-        progress: Is told what is being measured.
-        keep: Is given the report so far after each setting, so that an end in between loses only one.
+        memory: Also measure peak memory; configurations that do not fit are listed as skipped.
+        progress: Called with what is being measured.
+        save: Called with the report so far after each configuration, so that an interruption loses only one.
     """
-    report: dict[str, Any] = {
+    report: BenchReport = {
         "machine": _machine(),
         "methods": {name: dict(options) for name, options in methods.items()},
         "rows": [],
         "skipped": [],
     }
-    for axis, setting in settings:
-        progress(f"{where(asdict(setting))}: does it fit into memory?")
-        if memory and (reason := too_large(setting, methods)):
-            report["skipped"].append({"axis": axis, **asdict(setting), "reason": reason})
+    for axis, config in configs:
+        if memory:
+            progress(f"{title(asdict(config))}: checking whether it fits into memory")
+        if memory and (reason := too_large(config, methods)):
+            report["skipped"].append({"axis": axis, **asdict(config), "reason": reason})
         else:
-            report["rows"] += _measured(axis, setting, methods, memory, progress)
-        keep(report)
+            report["rows"] += _measure(axis, config, methods, memory, progress)
+        save(report)
     return report
 
 
-def _measured(
-    axis: str,
-    setting: BenchConfig,
-    methods: Mapping[str, Mapping[str, Any]],
-    memory: bool,
-    progress: Callable[[str], None],
-) -> list[Row]:
-    place = where(asdict(setting))
-    network = find_network(setting.network).build(1000, setting.seed)
-    timings = time_methods(setting, network, methods, progress)
-    rows: list[Row] = [{"axis": axis, **asdict(setting), **asdict(timing)} for timing in timings]
+def too_large(config: BenchConfig, methods: Methods) -> str:
+    """Return why a configuration does not fit into memory, estimated with a smaller batch; "" if it does."""
+    if config.batch_size < _PROBE:
+        return ""
+    small = replace(config, batch_size=config.batch_size // _PROBE)
+    peaks = [peak_memory(small, method, options) for method, options in methods.items()]
+    needed = max((peak for peak in peaks if peak is not None), default=0.0) * config.batch_size / small.batch_size
+    usable = _USABLE * available_memory(config.device) / 1e6
+    return "" if needed <= usable else f"needs about {needed:,.0f} MB, but only {usable:,.0f} MB are available"
+
+
+def _measure(
+    axis: str, config: BenchConfig, methods: Methods, memory: bool, progress: Callable[[str], None]
+) -> list[BenchRow]:
+    network = find_network(config.network).build(1000, config.seed)
+    timings = time_methods(config, network, methods, progress)
+    rows: list[BenchRow] = [{"axis": axis, **asdict(config), **asdict(timing)} for timing in timings]
     if memory:
-        progress(f"{place}: memory of plain inference")
-        plain = peak_memory(setting, "", {})
+        progress(f"{title(asdict(config))}: memory of plain inference")
+        plain = peak_memory(config, "", {})
         for row in rows:
-            progress(f"{place}: memory of {row['method']}")
-            row["memory_mb"] = peak_memory(setting, row["method"], methods[row["method"]])
+            progress(f"{title(asdict(config))}: memory of {row['method']}")
+            row["memory_mb"] = peak_memory(config, row["method"], methods[row["method"]])
             row["plain_memory_mb"] = plain
     return rows
 
 
-def where(point: Mapping[str, Any]) -> str:
-    """The network, batch size and side of a row or a setting, to be read."""
+def title(point: Mapping[str, Any]) -> str:
+    """Return network, batch size and image size of a row or configuration for a person to read."""
     return f"{point['network'].rpartition(':')[2]}, {point['batch_size']} x {point['size']}²"
 
 
-def compared(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[tuple[Row, float | None]]:
-    """Each row of a report, with the ratio that the same cell had before."""
-    earlier = {_cell(row): float(row["ratio"]) for row in before["rows"]}
-    return [(row, earlier.get(_cell(row))) for row in now["rows"]]
+def compared(now: BenchReport, before: BenchReport) -> list[tuple[BenchRow, float | None]]:
+    """Return each row of a report with the ratio of the same measurement in an earlier report."""
+    earlier = {_identity(row): float(row["ratio"]) for row in before["rows"]}
+    return [(row, earlier.get(_identity(row))) for row in now["rows"]]
 
 
-def _cell(row: Row) -> tuple[Any, ...]:
+def _identity(row: BenchRow) -> tuple[Any, ...]:
     return row.get("axis", ""), row["network"], row["method"], row["batch_size"], row["size"], row["device"]
 
 
@@ -98,9 +122,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    named = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return named or platform.machine()
+    path = Path("/proc/cpuinfo")  # platform.processor() is empty on most Linux systems
+    lines = path.read_text().splitlines() if path.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

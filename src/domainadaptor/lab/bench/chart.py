@@ -1,4 +1,4 @@
-"""The benchmark as pictures: bars of what a batch costs in plain inferences, curves of how that grows."""
+"""Charts of a benchmark: bars of the cost per batch, curves of how the cost grows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,14 +9,14 @@ from domainadaptor.errors import BadFile
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_BLUE, _GREY = "#0072b2", "#9a9a9a"
+_BLUE, _GRAY = "#0072b2", "#9a9a9a"
 _LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _MARKS = "osD^vP"
 _AXES = {"batch size": "batch_size", "side": "size", "network": "network"}
 
 
 def draw(report: Mapping[str, Any], path: Path) -> None:
-    """Writes curves where the report has axes of growth, otherwise bars.
+    """Write curves if the report varies one thing at a time, and bars otherwise.
 
     Raises:
         BadFile: matplotlib is not installed.
@@ -25,7 +25,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise BadFile("the chart is drawn with matplotlib: pip install 'domainadaptor[report]'") from error
+        raise BadFile("Charts need matplotlib: pip install 'domainadaptor[report]'") from error
     if not report["rows"]:
         return
     figure = Figure(layout="constrained")
@@ -38,7 +38,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
 
 
 def _draw_bars(report: Mapping[str, Any], figure: "Figure") -> None:
-    """One panel a network, batch size and image size."""
+    """Draw one panel per network, batch size and image size."""
     groups: dict[str, list[Any]] = {}
     for row in report["rows"]:
         groups.setdefault(f"{row['network']}, {row['batch_size']} images of {row['size']}x{row['size']}", []).append(
@@ -57,22 +57,22 @@ def _draw_bars(report: Mapping[str, Any], figure: "Figure") -> None:
         )
         texts = [f"{row['ratio']:.2f}x   {row['images_per_second']:.0f} images/s" for row in rows]
         panel.bar_label(bars, texts, padding=14, fontsize=9)
-        panel.axvline(1, color=_GREY, linestyle=":", linewidth=1)
+        panel.axvline(1, color=_GRAY, linestyle=":", linewidth=1)
         panel.set_xlim(0, 1.5 * widest)
         panel.set_title(title, loc="left", fontsize=11)
         panel.invert_yaxis()
         panel.tick_params(labelsize=9)
         panel.spines[["top", "right"]].set_visible(False)
-    panels[-1].set_xlabel("time of a batch, in plain inferences of the same network (1 is the dotted line)", fontsize=9)
+    panels[-1].set_xlabel("time per batch relative to plain inference of the same network (dotted line)", fontsize=9)
 
 
 def _draw_curves(report: Mapping[str, Any], figure: "Figure") -> None:
-    """A column for each axis; time in plain inferences, milliseconds an image, and memory where it was measured."""
+    """Draw a column per axis: relative time, milliseconds per image, and memory if it was measured."""
     axes = [axis for axis in _AXES if any(row["axis"] == axis for row in report["rows"])]
-    # Label, value of a method, value of plain inference.
+    # Label, value for a method, value for plain inference.
     curves = [
-        ("time, in plain inferences", lambda row: row["ratio"], lambda row: 1.0),
-        ("milliseconds an image", lambda row: row["milliseconds"] / row["batch_size"],
+        ("time relative to plain inference", lambda row: row["ratio"], lambda row: 1.0),
+        ("milliseconds per image", lambda row: row["milliseconds"] / row["batch_size"],
          lambda row: row["plain_milliseconds"] / row["batch_size"]),
     ]  # fmt: skip
     if any(row.get("memory_mb") for row in report["rows"]):
@@ -88,14 +88,14 @@ def _draw_curves(report: Mapping[str, Any], figure: "Figure") -> None:
                 style = {"color": _LINES[number % 6], "marker": _MARKS[number % 6], "label": method, "markersize": 5}
                 panel.plot(list(own), list(own.values()), **style)
             base = {_point(row): plain(row) for row in rows}
-            panel.plot(list(base), list(base.values()), color=_GREY, linestyle=":", marker=".", label="plain inference")
+            panel.plot(list(base), list(base.values()), color=_GRAY, linestyle=":", marker=".", label="plain inference")
             panel.tick_params(labelsize=8)
-            if axis == "network":  # names are long
+            if axis == "network":  # long names
                 for label in panel.get_xticklabels():
                     label.set(rotation=20, ha="right")
             panel.spines[["top", "right"]].set_visible(False)
         panels[0, column].set_title(_fixed(rows[0], axis), fontsize=10)
-        panels[-1, column].set_xlabel({"batch size": "images in a batch", "side": "side of the images"}.get(axis, axis))
+        panels[-1, column].set_xlabel({"batch size": "batch size", "side": "image size"}.get(axis, axis))
     for (label, *_), panel in zip(curves, panels[:, 0], strict=True):
         panel.set_ylabel(label, fontsize=9)
     panels[0, 0].set_ylim(bottom=0)
@@ -104,19 +104,19 @@ def _draw_curves(report: Mapping[str, Any], figure: "Figure") -> None:
     panels[0, 0].legend(frameon=False, fontsize=8)
     if skipped := report["skipped"]:
         text = "\n".join(
-            f"left out: {point['network']}, {point['batch_size']} of {point['size']}x{point['size']}: {point['reason']}"
+            f"skipped: {point['network']}, {point['batch_size']} of {point['size']}x{point['size']}: {point['reason']}"
             for point in skipped
         )
         figure.supxlabel(text, fontsize=8, x=0.02, ha="left")
 
 
 def _fixed(row: Mapping[str, Any], axis: str) -> str:
-    """What stays as it is along an axis."""
+    """Return what is constant along an axis."""
     words = {"network": row["network"].rpartition(":")[2], "batch size": f"{row['batch_size']} images",
              "side": f"{row['size']}x{row['size']}"}  # fmt: skip
     return ", ".join(text for name, text in words.items() if name != axis)
 
 
 def _point(row: Mapping[str, Any]) -> str:
-    """Where a row stands on its axis; as a word, so that all points are equally far apart."""
+    """Return the position of a row on its axis as text, so that points are evenly spaced."""
     return str(row[_AXES[row["axis"]]]).rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""How many images a second are decoded, or come from the cache, against plain inference in the same run."""
+"""Images per second of decoding and of the cache, relative to plain inference in the same run."""
 
 import tempfile
 import time
@@ -18,49 +18,49 @@ from domainadaptor.lab.data.preprocessing import squashed
 from domainadaptor.lab.networks.zoo import find_network
 
 _BATCH = 64
-_LONG_ENOUGH = 1.0  # seconds: what is faster is done again
-_IMAGES = 2000  # of the domain, evenly over it, are enough to tell
+_MIN_SECONDS = 1.0  # faster work is repeated
+_MAX_IMAGES = 2000  # evenly spaced over the domain
 
 
 @dataclass(frozen=True)
-class Rate:
-    """How fast one way of getting images is."""
+class LoadingRate:
+    """Speed of one way to load images."""
 
     way: str
     images_per_second: float
-    times_plain: float  # the network's own rate
+    times_plain: float  # relative to the network's plain inference
 
 
-def loading_rates(domain: Domain, network: str, size: int) -> list[Rate]:
-    """Rates of loading a domain for a network, nothing else running, and of the network itself, which comes last."""
+def loading_rates(domain: Domain, network: str, size: int) -> list[LoadingRate]:
+    """Measure how fast a domain is loaded in several ways; the last entry is the network's plain inference."""
     preprocessing = squashed(size)
-    domain = replace(domain, examples=domain.examples[:: -(-len(domain.examples) // _IMAGES)])
+    domain = replace(domain, examples=domain.examples[:: -(-len(domain.examples) // _MAX_IMAGES)])
     uncached, cached, larger = (DomainImages(domain, squashed(side)) for side in (size, size, before_cropping(size)))
     with tempfile.TemporaryDirectory() as folder:
-        for pictures in (cached, larger):
-            pictures.cache(Path(folder))
+        for images in (cached, larger):
+            images.cache(Path(folder))
         rates = {
             "decoded and resized": _rate(lambda: ordered_batches(uncached, preprocessing, "test", _BATCH)),
             "from the cache": _rate(lambda: ordered_batches(cached, preprocessing, "test", _BATCH)),
         }
-        if domain.select("train"):  # a set of test images alone has none
+        if domain.select("train"):
             training = TrainingBatches([larger], preprocessing, _BATCH, 0)
             rates["from the cache, augmented for training"] = _rate(
                 lambda: ((b.images, b.labels) for b, *_ in training.epoch(0))
             )
     plain = _plain_rate(network, size)
     return [
-        *(Rate(way, rate, rate / plain) for way, rate in rates.items()),
-        Rate(f"{find_network(network).name} predicts", plain, 1.0),
+        *(LoadingRate(way, rate, rate / plain) for way, rate in rates.items()),
+        LoadingRate(f"{find_network(network).name} predicts", plain, 1.0),
     ]
 
 
 def _rate(batches: Callable[[], Iterable[tuple[Tensor, Tensor]]]) -> float:
-    begun, images = time.perf_counter(), 0
+    start, images = time.perf_counter(), 0
     while True:
         images += sum(len(labels) for _, labels in batches())
-        if (took := time.perf_counter() - begun) > _LONG_ENOUGH:
-            return images / took
+        if (elapsed := time.perf_counter() - start) > _MIN_SECONDS:
+            return images / elapsed
 
 
 @torch.no_grad()

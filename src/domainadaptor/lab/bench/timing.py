@@ -1,4 +1,4 @@
-"""Times of methods against plain inference of the same network, in interleaved rounds of one process."""
+"""Time of methods relative to plain inference of the same network, in interleaved rounds of one process."""
 
 import os
 import statistics
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,13 +15,12 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 import domainadaptor
-from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.profiling import PHASES
 
 
 @dataclass(frozen=True)
 class BenchConfig:
-    """What is timed: a network, its input, and how often."""
+    """A network, its input, and the number of rounds."""
 
     network: str
     batch_size: int
@@ -32,75 +32,71 @@ class BenchConfig:
 
 @dataclass(frozen=True)
 class Timing:
-    """One method on one setting."""
+    """The cost of one method."""
 
     method: str
-    milliseconds: float  # a batch, median
+    milliseconds: float  # per batch, median
     plain_milliseconds: float
-    ratio: float  # of a round's two times, the median over rounds: what slows a round down slows both
-    ratio_low: float  # and the quartiles
-    ratio_high: float
+    ratio: float  # to plain inference in the same round, median over rounds: slow rounds slow down both
+    ratio_low: float  # lower quartile
+    ratio_high: float  # upper quartile
     images_per_second: float
-    wrap_milliseconds: float  # `adapt`, once a network
-    reset_milliseconds: float  # forgetting what a batch taught
-    phases: Mapping[str, float] = field(default_factory=dict)  # milliseconds of one batch; the rest is bookkeeping
+    wrap_milliseconds: float  # of `adapt`, once per network
+    reset_milliseconds: float  # of `Adaptor.reset`
+    phases: Mapping[str, float] = field(default_factory=dict)  # milliseconds of one batch, without bookkeeping
 
 
 def time_methods(
-    setting: BenchConfig,
+    config: BenchConfig,
     network: nn.Module,
     methods: Mapping[str, Mapping[str, Any]],
     progress: Callable[[str], None],
 ) -> list[Timing]:
-    """Times each method, name -> options, beside plain inference in the network's fastest ordinary form."""
-    device = torch.device(setting.device)
+    """Time each method, name -> options, and plain inference in channels-last memory format."""
+    device = torch.device(config.device)
     network = network.to(device).to(memory_format=torch.channels_last).eval()
-    images = random_images(setting)
+    images = random_images(config)
     adaptors, wrapping = {}, {}
     for name, options in methods.items():
-        begun = time.perf_counter()
+        start = time.perf_counter()
         adaptors[name] = domainadaptor.adapt(network, name, **options)
-        wrapping[name] = time.perf_counter() - begun
+        wrapping[name] = time.perf_counter() - start
 
     @torch.no_grad()
     def plain() -> None:
         network(images)
 
     jobs: dict[str, Callable[[], object]] = {"": plain}
-    jobs |= {name: _call(adaptor, images) for name, adaptor in adaptors.items()}
+    jobs |= {name: partial(adaptor, images) for name, adaptor in adaptors.items()}
     for job in jobs.values():
-        job()  # the first call of anything is slower
+        job()  # the first call is slower
     times: dict[str, list[float]] = {name: [] for name in jobs}
-    for number in range(setting.rounds):
-        # In turn, so that a machine that slows down slows all of them down.
+    for number in range(config.rounds):
+        # Interleaved, so that a machine that slows down affects all of them.
         for name, job in jobs.items():
-            progress(f"{setting.network}, round {number + 1}: {name or 'plain inference'}")
+            progress(f"{config.network}, round {number + 1}: {name or 'plain inference'}")
             times[name].append(_seconds(job, device))
-    found = []
+    timings = []
     for name, adaptor in adaptors.items():
-        phases = _phases(_call(adaptor, images))
+        phases = _phases(jobs[name])
         resetting = _seconds(adaptor.reset, device)
-        found.append(_timing(name, times[name], times[""], setting.batch_size, wrapping[name], resetting, phases))
-    return found
+        timings.append(_timing(name, times[name], times[""], config.batch_size, wrapping[name], resetting, phases))
+    return timings
 
 
-def random_images(setting: BenchConfig) -> Tensor:
-    """A batch of noise: what it shows makes no difference to the time."""
-    draw = torch.Generator().manual_seed(setting.seed)
-    images = torch.randn(setting.batch_size, 3, setting.size, setting.size, generator=draw)
-    return images.to(setting.device).to(memory_format=torch.channels_last)
-
-
-def _call(adaptor: Adaptor, images: Tensor) -> Callable[[], object]:
-    return lambda: adaptor(images)
+def random_images(config: BenchConfig) -> Tensor:
+    """Return a batch of noise: the content of images does not affect the time."""
+    generator = torch.Generator().manual_seed(config.seed)
+    images = torch.randn(config.batch_size, 3, config.size, config.size, generator=generator)
+    return images.to(config.device).to(memory_format=torch.channels_last)
 
 
 def _seconds(job: Callable[[], object], device: torch.device) -> float:
     _wait(device)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     job()
     _wait(device)
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def _wait(device: torch.device) -> None:
@@ -109,7 +105,7 @@ def _wait(device: torch.device) -> None:
 
 
 def _timing(
-    name: str,
+    method: str,
     own: Sequence[float],
     plain: Sequence[float],
     batch_size: int,
@@ -117,40 +113,39 @@ def _timing(
     resetting: float,
     phases: Mapping[str, float],
 ) -> Timing:
-    middle, base = statistics.median(own), statistics.median(plain)
+    median = statistics.median(own)
     ratios = sorted(a / b for a, b in zip(own, plain, strict=True))
-    low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
     return Timing(
-        name,
-        1000 * middle,
-        1000 * base,
-        statistics.median(ratios),
-        low,
-        high,
-        batch_size / middle,
-        1000 * wrapping,
-        1000 * resetting,
-        phases,
+        method,
+        milliseconds=1000 * median,
+        plain_milliseconds=1000 * statistics.median(plain),
+        ratio=statistics.median(ratios),
+        ratio_low=ratios[len(ratios) // 4],
+        ratio_high=ratios[-1 - len(ratios) // 4],
+        images_per_second=batch_size / median,
+        wrap_milliseconds=1000 * wrapping,
+        reset_milliseconds=1000 * resetting,
+        phases=phases,
     )
 
 
 def _phases(job: Callable[[], object]) -> dict[str, float]:
-    """Where the time of one batch goes, by the marks that adaptors set."""
-    with _silence(), profile(activities=[ProfilerActivity.CPU]) as seen:
+    """Return the milliseconds of each phase of one batch, by the marks that adaptors set."""
+    with _silent_stderr(), profile(activities=[ProfilerActivity.CPU]) as profiled:
         job()
-    found = {event.key: event.cpu_time_total / 1000 for event in seen.key_averages() if event.key in PHASES}
-    return {name: found.get(name, 0.0) for name in PHASES if name in found}
+    found = {event.key: event.cpu_time_total / 1000 for event in profiled.key_averages() if event.key in PHASES}
+    return {name: found[name] for name in PHASES if name in found}
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """Without what the profiler itself writes, past Python, of GPUs that are not there."""
+def _silent_stderr() -> Iterator[None]:
+    """Hide what the profiler writes to standard error about missing GPUs, bypassing Python."""
     sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
+    kept, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 2)
     try:
         yield
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-        os.close(nowhere)
+        os.close(devnull)

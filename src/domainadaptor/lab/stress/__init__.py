@@ -1,1 +1,1 @@
-"""Hostile streams of batches, and what they leave of a network's knowledge."""
+"""Hostile streams of batches, and how much of a network's accuracy they destroy."""

@@ -1,4 +1,4 @@
-"""A stress test as curves: the probe against the number of batches, a panel for each kind of stream."""
+"""Chart of a stress test: accuracy of the probe over batches, a panel for each kind of stream."""
 
 from pathlib import Path
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.stress.stress_run import StressReport
 
-_GREY, _BLUE, _ORANGE = "#6f6f6f", "#0072b2", "#d55e00"  # color-blind safe (Okabe and Ito)
+_GRAY, _BLUE, _ORANGE = "#6f6f6f", "#0072b2", "#d55e00"  # color-blind safe (Okabe and Ito)
 _COLUMNS = 3
 
 
 def draw(report: StressReport, path: Path) -> None:
-    """Writes the picture as PNG.
+    """Write the chart as PNG.
 
     Raises:
         BadFile: matplotlib is not installed.
@@ -20,7 +20,7 @@ def draw(report: StressReport, path: Path) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise BadFile("the picture is drawn with matplotlib: pip install 'domainadaptor[report]'") from error
+        raise BadFile("Charts need matplotlib: pip install 'domainadaptor[report]'") from error
     kinds = report.kinds()
     columns = min(_COLUMNS, len(kinds))
     rows = -(-len(kinds) // columns)
@@ -33,40 +33,33 @@ def draw(report: StressReport, path: Path) -> None:
     for empty in panels[len(kinds) :]:
         empty.set_axis_off()
     for row in grid:
-        row[0].set_ylabel("% of the probe right", fontsize=9)
+        row[0].set_ylabel("accuracy, %", fontsize=9)
     for panel in panels[max(0, len(kinds) - columns) : len(kinds)]:
         panel.set_xlabel("batches", fontsize=9)
         panel.tick_params(labelbottom=True)
     handles = dict(pair for panel in panels for pair in zip(*reversed(panel.get_legend_handles_labels()), strict=True))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), fontsize=9)
-    figure.suptitle(f"{report.method}: what streams of batches leave of what the network knew", fontsize=12)
+    figure.suptitle(f"{report.method}: accuracy on clean images during hostile and ordinary streams", fontsize=12)
     figure.savefig(path, dpi=110, format="png")
 
 
 def _panel(panel: Any, report: StressReport, kind: str) -> None:
-    panel.axhline(report.source, color=_GREY, linewidth=1.2, linestyle="--", label="the source network")
-    panel.axhspan(report.source - 2, report.source, color=_GREY, alpha=0.18, linewidth=0, label="2 points below it")
-    # Lines are told apart by their marks too, for those who see no colors.
-    for guard, color, mark in ((False, _ORANGE, "s"), (True, _BLUE, "o")):
+    panel.axhline(report.source, color=_GRAY, linewidth=1.2, linestyle="--", label="source model")
+    panel.axhspan(report.source - 2, report.source, color=_GRAY, alpha=0.18, linewidth=0, label="2 points below")
+    # Different markers, for readers who cannot tell the colors apart.
+    for guard, color, marker in ((False, _ORANGE, "s"), (True, _BLUE, "o")):
         course = report.of(kind, guard)
         if course is None:
             continue
         label = f"{report.method} {'with' if guard else 'without'} the guard"
         at, accuracy = (0, *course.at), (report.start, *course.accuracy)
-        panel.plot(at, accuracy, color=color, marker=mark, markersize=3, linewidth=1.6, label=label)
+        panel.plot(at, accuracy, color=color, marker=marker, markersize=3, linewidth=1.6, label=label)
         if course.trips:
-            panel.plot(
-                course.trips,
-                [0.02] * len(course.trips),
-                "|",
-                color=color,
-                markersize=7,
-                transform=panel.get_xaxis_transform(),
-                label="the guard went back",
-            )
-    course = report.of(kind, True)
-    trips = "" if course is None else f", {len(course.trips)}x back to the source"
-    panel.set_title(f"{kind}{trips}", loc="left", fontsize=10)
+            style = {"color": color, "markersize": 7, "transform": panel.get_xaxis_transform()}
+            panel.plot(course.trips, [0.02] * len(course.trips), "|", label="guard reset", **style)
+    guarded = report.of(kind, True)
+    resets = "" if guarded is None else f", {len(guarded.trips)} reset{'' if len(guarded.trips) == 1 else 's'}"
+    panel.set_title(f"{kind}{resets}", loc="left", fontsize=10)
     panel.set_ylim(0, 102)
     panel.tick_params(labelsize=8)
     panel.spines[["top", "right"]].set_visible(False)

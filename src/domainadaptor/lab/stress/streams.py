@@ -1,4 +1,4 @@
-"""Streams of batches that mislead adaptation, and ordinary ones to compare them with."""
+"""Streams of batches that mislead adaptation, and ordinary ones for comparison."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,98 +11,96 @@ from domainadaptor.lab.data.seeds import derived_seed
 from domainadaptor.options import check_choice
 
 
-class Labeled(NamedTuple):
-    """Images as a network sees them, and what they show."""
+class LabeledImages(NamedTuple):
+    """Normalized images and their labels."""
 
     images: Tensor  # (N, C, H, W)
     labels: Tensor  # (N,)
 
 
 @dataclass(frozen=True)
-class Pool:
-    """What streams are made of."""
+class StreamImages:
+    """The images that streams consist of."""
 
-    domains: Mapping[str, Labeled]
-    home: str  # the domain that streams of one domain are drawn from
-    normalized: Callable[[Tensor], Tensor]  # from values between 0 and 1 to what the network sees
+    domains: Mapping[str, LabeledImages]
+    main: str  # streams of a single domain draw from this one
+    normalized: Callable[[Tensor], Tensor]  # from values between 0 and 1 to the network's input
 
-    def at_home(self) -> Labeled:
-        """The images of the one domain."""
-        return self.domains[self.home]
+    def of_main(self) -> LabeledImages:
+        """Return the images of the main domain."""
+        return self.domains[self.main]
 
 
-class _Moment(NamedTuple):
-    """Which batch of a stream is asked for."""
+class _Request(NamedTuple):
+    """One batch of a stream."""
 
-    pool: Pool
+    source: StreamImages
     at: int
     batches: int
     size: int
-    first: torch.Generator  # the same for every batch
-    draw: torch.Generator
+    first: torch.Generator  # in the same state for every batch
+    generator: torch.Generator
 
     def some(self, images: Tensor, size: int | None = None) -> Tensor:
-        """So many of the images, by chance."""
-        return images[torch.randint(len(images), (size or self.size,), generator=self.draw)]
+        """Draw images with replacement."""
+        return images[torch.randint(len(images), (size or self.size,), generator=self.generator)]
 
     def classes(self) -> list[int]:
-        """The classes that there are images of."""
-        return sorted(set(self.pool.at_home().labels.tolist()))
+        return sorted(set(self.source.of_main().labels.tolist()))
 
     def of_class(self, label: int) -> Tensor:
-        """The images of a class."""
-        images, labels = self.pool.at_home()
+        images, labels = self.source.of_main()
         return images[labels == label]
 
 
-def _one_class(moment: _Moment) -> Tensor:
-    """Every image of every batch shows the same class."""
-    classes = moment.classes()
-    return moment.some(moment.of_class(classes[int(torch.randint(len(classes), (), generator=moment.first))]))
+def _one_class(request: _Request) -> Tensor:
+    """All images of all batches have the same class."""
+    classes = request.classes()
+    return request.some(request.of_class(classes[int(torch.randint(len(classes), (), generator=request.first))]))
 
 
-def _sorted(moment: _Moment) -> Tensor:
+def _sorted(request: _Request) -> Tensor:
     """One class after the other, once through all of them."""
-    classes = moment.classes()
-    return moment.some(moment.of_class(classes[moment.at * len(classes) // moment.batches]))
+    classes = request.classes()
+    return request.some(request.of_class(classes[request.at * len(classes) // request.batches]))
 
 
-def _noise(moment: _Moment) -> Tensor:
-    """No picture at all: every value of every pixel by chance."""
-    shape = moment.pool.at_home().images.shape[1:]
-    return moment.pool.normalized(torch.rand(moment.size, *shape, generator=moment.draw))
+def _noise(request: _Request) -> Tensor:
+    """Uniform noise."""
+    shape = request.source.of_main().images.shape[1:]
+    return request.source.normalized(torch.rand(request.size, *shape, generator=request.generator))
 
 
-def _constant(moment: _Moment) -> Tensor:
-    """A lens cap: all images of a batch are of one even color, another one in each batch."""
-    channels, height, width = moment.pool.at_home().images.shape[1:]
-    color = torch.rand(1, channels, 1, 1, generator=moment.draw)
-    return moment.pool.normalized(color.expand(moment.size, channels, height, width))
+def _constant(request: _Request) -> Tensor:
+    """A lens cap: all images of a batch have one uniform color, which changes between batches."""
+    channels, height, width = request.source.of_main().images.shape[1:]
+    color = torch.rand(1, channels, 1, 1, generator=request.generator)
+    return request.source.normalized(color.expand(request.size, channels, height, width))
 
 
-def _alternating(moment: _Moment) -> Tensor:
-    """Each batch comes from another domain than the one before."""
-    domains = list(moment.pool.domains.values())
-    return moment.some(domains[moment.at % len(domains)].images)
+def _alternating(request: _Request) -> Tensor:
+    """Each batch comes from another domain than the previous one."""
+    domains = list(request.source.domains.values())
+    return request.some(domains[request.at % len(domains)].images)
 
 
-def _tiny(moment: _Moment) -> Tensor:
-    """One image, two images, one image, and so on."""
-    return moment.some(moment.pool.at_home().images, 1 + moment.at % 2)
+def _tiny(request: _Request) -> Tensor:
+    """Batches of one and two images in turn."""
+    return request.some(request.source.of_main().images, 1 + request.at % 2)
 
 
-def _shuffled(moment: _Moment) -> Tensor:
+def _shuffled(request: _Request) -> Tensor:
     """Ordinary batches of one domain."""
-    return moment.some(moment.pool.at_home().images)
+    return request.some(request.source.of_main().images)
 
 
-def _domains(moment: _Moment) -> Tensor:
-    """Ordinary batches, one domain after the other, once through all of them."""
-    domains = list(moment.pool.domains.values())
-    return moment.some(domains[moment.at * len(domains) // moment.batches].images)
+def _domains(request: _Request) -> Tensor:
+    """Ordinary batches, one domain after the other."""
+    domains = list(request.source.domains.values())
+    return request.some(domains[request.at * len(domains) // request.batches].images)
 
 
-_KINDS: dict[str, Callable[[_Moment], Tensor]] = {
+_KINDS: dict[str, Callable[[_Request], Tensor]] = {
     "one-class": _one_class,
     "sorted": _sorted,
     "noise": _noise,
@@ -117,8 +115,8 @@ HOSTILE = tuple(kind for kind in _KINDS if kind not in ORDINARY)
 KINDS = tuple(_KINDS)
 
 
-def stream(kind: str, pool: Pool, *, batches: int, batch_size: int, seed: int) -> Iterator[Tensor]:
-    """So many batches of a kind; each follows from the seed and its number.
+def stream(kind: str, source: StreamImages, *, batches: int, batch_size: int, seed: int) -> Iterator[Tensor]:
+    """Yield batches of a kind; each one depends on the seed and its number.
 
     Raises:
         BadOption: There is no such kind.
@@ -127,5 +125,5 @@ def stream(kind: str, pool: Pool, *, batches: int, batch_size: int, seed: int) -
     number = KINDS.index(kind)
     for at in range(batches):
         first = torch.Generator().manual_seed(derived_seed(seed, number))
-        draw = torch.Generator().manual_seed(derived_seed(seed, number, at))
-        yield _KINDS[kind](_Moment(pool, at, batches, batch_size, first, draw))
+        generator = torch.Generator().manual_seed(derived_seed(seed, number, at))
+        yield _KINDS[kind](_Request(source, at, batches, batch_size, first, generator))

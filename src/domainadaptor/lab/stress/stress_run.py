@@ -1,55 +1,49 @@
-"""Streams hostile batches through a method, with and without the guard, and probes what is left on the way."""
+"""Streams hostile batches through a method, with and without the guard, and probes its accuracy on the way."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import domainadaptor
-from domainadaptor.lab.stress.probe import probe_accuracy, source_accuracy
-from domainadaptor.lab.stress.streams import HOSTILE, Labeled, Pool, stream
+from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.lab.stress.streams import HOSTILE, LabeledImages, StreamImages, stream
 
 
 @dataclass(frozen=True)
 class StressConfig:
-    """How long streams are, and how often they are looked at."""
+    """Length of streams, and how often the probe is measured."""
 
-    batches: int = 1000
-    every: int = 50
+    batches: int = 200
+    every: int = 20
     batch_size: int = 64
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Course:
-    """What one stream did to one adaptor."""
+    """The effect of one stream on one adaptor."""
 
     kind: str
     guard: bool
-    at: tuple[int, ...]  # after how many batches the probe was made
+    at: tuple[int, ...]  # after how many batches the probe was measured
     accuracy: tuple[float, ...]  # of the probe, in percent
-    trips: tuple[int, ...]  # at which batches the guard went back to the source
-    other_notes: tuple[str, ...]  # what else the adaptor had to say
+    trips: tuple[int, ...]  # batches at which the guard went back to the source model
+    other_notes: tuple[str, ...]
     seconds: float
 
     @property
     def lowest(self) -> float:
-        """The worst probe after any batch."""
+        """The lowest accuracy after any batch."""
         return min(self.accuracy)
 
     @property
     def last(self) -> float:
-        """The probe after the last batch."""
+        """The accuracy after the last batch."""
         return self.accuracy[-1]
-
-    @property
-    def hostile(self) -> bool:
-        """Whether it was made to mislead."""
-        return self.kind in HOSTILE
 
 
 @dataclass(frozen=True)
@@ -60,113 +54,151 @@ class StressReport:
     options: Mapping[str, Any]
     setting: StressConfig
     probe: int  # images
-    source: float  # percent of the probe that the source network gets right
-    start: float  # percent that the method gets right before any batch
+    source: float  # accuracy of the source model on the probe, in percent
+    start: float  # accuracy of the method before any batch
     courses: tuple[Course, ...]
 
     def of(self, kind: str, guard: bool) -> Course | None:
-        """The course of that kind, if there is one."""
+        """Return the course of that kind, if there is one."""
         return next((course for course in self.courses if (course.kind, course.guard) == (kind, guard)), None)
 
     def kinds(self) -> list[str]:
-        """The kinds of streams, in the order in which they ran."""
+        """Return the kinds of streams in the order in which they ran."""
         return list(dict.fromkeys(course.kind for course in self.courses))
 
     def loss(self, guard: bool) -> float | None:
-        """The most points below the source after any hostile batches; None if none were streamed."""
-        found = [course.lowest for course in self.courses if course.guard == guard and course.hostile]
+        """Return by how many points hostile streams fall below the source model at worst; None without any."""
+        found = [course.lowest for course in self.courses if course.guard == guard and course.kind in HOSTILE]
         return self.source - min(found) if found else None
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for a program to read."""
-        courses = [{**asdict(c), "lowest": c.lowest, "last": c.last} for c in self.courses]
+        """Return everything as JSON values."""
         return {
             "version": domainadaptor.__version__,
             "torch": torch.__version__,
             "method": self.method,
-            "options": {name: _plain(value) for name, value in self.options.items()},
+            "options": {name: _json_value(value) for name, value in self.options.items()},
             **asdict(self.setting),
             "probe_images": self.probe,
             "source_accuracy": self.source,
             "start_accuracy": self.start,
             "most_points_below_source": {"guard": self.loss(True), "no_guard": self.loss(False)},
-            "courses": courses,
+            "courses": [{**asdict(c), "lowest": c.lowest, "last": c.last} for c in self.courses],
         }
 
 
-def run_stress(
-    network: nn.Module,
-    method: str,
-    options: Mapping[str, Any],
-    pool: Pool,
-    probe: Labeled,
-    *,
-    setting: StressConfig,
-    kinds: Sequence[str],
-    guards: Sequence[bool],
-    progress: Callable[[str], None],
-) -> StressReport:
-    """Streams every kind of batches through a fresh adaptor each, and measures the probe on the way.
+@dataclass(frozen=True)
+class StressTest:
+    """A method, the streams that it gets, and the probe.
 
     Args:
-        network: A trained network, on its device.
-        method: Its name.
-        options: Its options.
-        pool: What streams are made of.
-        probe: Clean images that no stream holds.
-        setting: How long streams are, and how often they are looked at.
-        kinds: Of streams.
+        network: A trained network on its device.
+        method: Name of the method.
+        options: Options of the method.
+        images: The images that streams consist of.
+        probe: Clean images that no stream contains.
+        setting: Length of streams, and how often the probe is measured.
+        kinds: Kinds of streams.
         guards: With the guard, without it, or both.
-        progress: Called after each batch, `amount_of_work` times.
     """
-    device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    probe = Labeled(*(tensor.to(device) for tensor in probe))
-    plain = domainadaptor.adapt(network, "source")
-    fresh = domainadaptor.adapt(network, method, **options)
-    source = source_accuracy(plain, probe, setting.batch_size)
-    start = probe_accuracy(fresh, probe, setting.batch_size)
-    courses = []
-    for kind in kinds:
-        for guard in guards:
-            adaptor = domainadaptor.adapt(network, method, guard=guard, **options)
-            what = f"{kind}, {'with' if guard else 'without'} the guard"
-            courses.append(_course(adaptor, kind, guard, pool, probe, setting, device, partial(progress, what)))
-    return StressReport(method, dict(options), setting, len(probe.labels), source, start, tuple(courses))
+
+    network: nn.Module
+    method: str
+    options: Mapping[str, Any]
+    images: StreamImages
+    probe: LabeledImages
+    setting: StressConfig
+    kinds: Sequence[str]
+    guards: Sequence[bool]
+
+    def total_batches(self) -> int:
+        """Return how often `run` calls `progress`."""
+        return self.setting.batches * len(self.kinds) * len(self.guards)
+
+    def estimate_seconds(self) -> float:
+        """Return roughly how long `run` takes, from two batches and one measurement of the probe."""
+        adaptor = self._adaptor(guard=self.guards[0])
+        times = []
+        for images in stream("shuffled", self.images, batches=2, batch_size=self.setting.batch_size, seed=0):
+            start = time.perf_counter()
+            adaptor.adapt(images.to(self._device()))
+            times.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        probe_accuracy(adaptor, self._probe(), self.setting.batch_size)
+        probing = time.perf_counter() - start
+        return self.total_batches() * (times[-1] + probing / self.setting.every)
+
+    def run(
+        self, progress: Callable[[str], None], finished: Callable[[Course], None] = lambda _: None
+    ) -> StressReport:
+        """Stream every kind of batches through a new adaptor each, and measure the probe on the way.
+
+        Args:
+            progress: Called after each batch with what is running.
+            finished: Called after each stream with its result.
+        """
+        probe, size = self._probe(), self.setting.batch_size
+        source = source_accuracy(domainadaptor.adapt(self.network, "source"), probe, size)
+        start = probe_accuracy(self._adaptor(), probe, size)
+        courses = []
+        for kind in self.kinds:
+            for guard in self.guards:
+                courses.append(self._course(kind, guard, probe, progress))
+                finished(courses[-1])
+        return StressReport(
+            self.method, dict(self.options), self.setting, len(probe.labels), source, start, tuple(courses)
+        )
+
+    def _course(self, kind: str, guard: bool, probe: LabeledImages, progress: Callable[[str], None]) -> Course:
+        adaptor, setting, device = self._adaptor(guard=guard), self.setting, self._device()
+        start = time.perf_counter()
+        at, accuracy, trips = [], [], []
+        notes: dict[str, None] = {}
+        batches = stream(kind, self.images, batches=setting.batches, batch_size=setting.batch_size, seed=setting.seed)
+        for number, images in enumerate(batches, start=1):
+            result = adaptor.adapt(images.to(device))
+            if result.collapsed:
+                trips.append(number)
+            elif result.note:
+                notes[result.note] = None
+            if number % setting.every == 0 or number == setting.batches:
+                at.append(number)
+                accuracy.append(probe_accuracy(adaptor, probe, setting.batch_size))
+            progress(f"{kind}, {'with' if guard else 'without'} the guard")
+        seconds = time.perf_counter() - start
+        return Course(kind, guard, tuple(at), tuple(accuracy), tuple(trips), tuple(notes), seconds)
+
+    def _adaptor(self, **more: object) -> Adaptor:
+        return domainadaptor.adapt(self.network, self.method, **self.options, **more)
+
+    def _device(self) -> torch.device:
+        return next((p.device for p in self.network.parameters()), torch.device("cpu"))
+
+    def _probe(self) -> LabeledImages:
+        return LabeledImages(*(tensor.to(self._device()) for tensor in self.probe))
 
 
-def amount_of_work(setting: StressConfig, kinds: Sequence[str], guards: Sequence[bool]) -> int:
-    """How often `run_stress` calls `progress`."""
-    return setting.batches * len(kinds) * len(guards)
+def probe_accuracy(adaptor: Adaptor, probe: LabeledImages, batch_size: int) -> float:
+    """Return the accuracy in percent with the current weights and statistics, without changing them.
+
+    Each batch is predicted as if it came next: with a guard, by the source model if the guard reacts.
+    """
+    return _percent(lambda images: adaptor.peek(images).logits, probe, batch_size)
 
 
-def _course(
-    adaptor: domainadaptor.Adaptor,
-    kind: str,
-    guard: bool,
-    pool: Pool,
-    probe: Labeled,
-    setting: StressConfig,
-    device: torch.device,
-    tick: Callable[[], None],
-) -> Course:
-    begun = time.perf_counter()
-    at, accuracy, trips = [], [], []
-    notes: dict[str, None] = {}
-    batches = stream(kind, pool, batches=setting.batches, batch_size=setting.batch_size, seed=setting.seed)
-    for number, images in enumerate(batches, start=1):
-        result = adaptor.adapt(images.to(device))
-        if result.collapsed:
-            trips.append(number)
-        elif result.note:
-            notes[result.note] = None
-        if number % setting.every == 0 or number == setting.batches:
-            at.append(number)
-            accuracy.append(probe_accuracy(adaptor, probe, setting.batch_size))
-        tick()
-    seconds = time.perf_counter() - begun
-    return Course(kind, guard, tuple(at), tuple(accuracy), tuple(trips), tuple(notes), seconds)
+def source_accuracy(adaptor: Adaptor, probe: LabeledImages, batch_size: int) -> float:
+    """Return the accuracy of the source model in percent."""
+    return _percent(adaptor.unadapted, probe, batch_size)
 
 
-def _plain(value: object) -> object:
-    """An option as JSON has it; images and heads are too large for a record."""
-    return value if value is None or isinstance(value, (bool, int, float, str)) else f"<{type(value).__name__}>"
+def _percent(predict: Callable[[Tensor], Tensor], probe: LabeledImages, batch_size: int) -> float:
+    # Batches of nearly equal size: a remainder of a few images would be predicted differently.
+    parts = max(1, -(-len(probe.images) // batch_size))
+    chunks = zip(probe.images.tensor_split(parts), probe.labels.tensor_split(parts), strict=True)
+    correct = sum(int((predict(images).argmax(1).cpu() == labels.cpu()).sum()) for images, labels in chunks)
+    return 100 * correct / len(probe.images)
+
+
+def _json_value(value: object) -> object:
+    """Return an option as JSON; tensors and modules are too large for a record."""
+    return value if value is None or isinstance(value, bool | int | float | str) else f"<{type(value).__name__}>"

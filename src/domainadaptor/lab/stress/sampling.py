@@ -1,0 +1,96 @@
+"""Samples of a data set for a stress test: images for streams, and a fixed probe."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.lab.data.corrupted import Constants, CorruptedReader, FittedReader
+from domainadaptor.lab.data.domains import Domain, DomainDataset
+from domainadaptor.lab.data.image_cache import DomainImages
+from domainadaptor.lab.data.preprocessing import Preprocessing
+from domainadaptor.lab.data.seeds import derived_seed
+from domainadaptor.lab.stress.streams import LabeledImages, StreamImages
+
+_MAIN, _OTHER = 2000, 256  # images of the main domain, and of each other domain
+_CORRUPTIONS = ("gaussian_noise", "motion_blur", "fog", "contrast")  # one of each family
+_SEVERITY = 5
+_SMALL = 64  # images up to this side get the corruptions of CIFAR-10-C
+
+
+def sample(
+    dataset: DomainDataset, main: str, classes: Sequence[str], preprocessing: Preprocessing, *, probe: int, seed: int
+) -> tuple[StreamImages, LabeledImages, list[str]]:
+    """Return images for streams, other images of the main domain as a probe, and notes.
+
+    Args:
+        dataset: The data set. If it has a single domain, corrupted copies of its images serve as other domains.
+        main: The domain to probe, one that the network was trained on; the probe has no training images.
+        classes: The network's classes.
+        preprocessing: The network's preprocessing.
+        probe: Number of images in the probe.
+        seed: Seed of the choice.
+
+    Raises:
+        BadOption: The classes differ, or there is no such domain.
+        BadFile: There are not enough images.
+    """
+    labels = _labels(dataset, classes)
+    domain = dataset.domain(main)
+    order = torch.randperm(len(domain.examples), generator=torch.Generator().manual_seed(seed)).tolist()
+    unseen = [at for at in order if domain.examples[at].split != "train"]
+    chosen = unseen[:probe]  # shuffled: batches of a single class would be another test
+    probed = set(chosen)
+    rest = [at for at in order if at not in probed]
+    if not chosen or not rest:
+        raise BadFile(
+            f"{dataset.name}, domain {main!r}: expected images outside the training split for the probe, and others "
+            f"for streams, got {len(unseen)} of {len(order)} outside the training split; choose another --domain"
+        )
+    notes = []
+    if len(chosen) < probe:
+        count = f"{len(chosen)} image{'' if len(chosen) == 1 else 's'}"
+        notes.append(f"the probe has {count}: {main} has no more outside the training split")
+    found = {main: _take(domain, rest[:_MAIN], labels, preprocessing)}
+    for number, (name, other) in enumerate(_others(dataset, domain, preprocessing, seed).items()):
+        generator = torch.Generator().manual_seed(derived_seed(seed, number))
+        positions = torch.randperm(len(other.examples), generator=generator).tolist()
+        if len(dataset.domains) == 1:
+            positions = [at for at in positions if at not in probed]
+        found[name] = _take(other, positions[:_OTHER], labels, preprocessing)
+    images = StreamImages(found, main, preprocessing.normalized)
+    return images, _take(domain, chosen, labels, preprocessing), notes
+
+
+def _labels(dataset: DomainDataset, classes: Sequence[str]) -> list[int]:
+    """Return the network's label for each class of the data set."""
+    if set(classes) == set(dataset.classes):
+        return [list(classes).index(name) for name in dataset.classes]
+    if list(classes) == [str(number) for number in range(len(dataset.classes))]:  # a network without class names
+        return list(range(len(dataset.classes)))
+    raise BadOption(
+        f"The network has {len(classes)} classes ({', '.join(classes[:3])} …), {dataset.name} has "
+        f"{len(dataset.classes)} ({', '.join(dataset.classes[:3])} …); use a network trained for this data set"
+    )
+
+
+def _others(dataset: DomainDataset, domain: Domain, preprocessing: Preprocessing, seed: int) -> Mapping[str, Domain]:
+    if len(dataset.domains) > 1:
+        return {name: dataset.domains[name] for name in dataset.others(domain.name)}
+    constants: Constants = "cifar" if preprocessing.size <= _SMALL else "imagenet"
+    fitted = FittedReader(domain.read, preprocessing)
+    return {
+        name: replace(domain, name=name, read=CorruptedReader(fitted, name, _SEVERITY, constants, seed))
+        for name in _CORRUPTIONS
+    }
+
+
+def _take(
+    domain: Domain, positions: Sequence[int], labels: Sequence[int], preprocessing: Preprocessing
+) -> LabeledImages:
+    pixels, there = DomainImages(domain, preprocessing).take(positions)
+    if not there:
+        raise BadFile(f"None of {len(positions)} images of domain {domain.name!r} can be read")
+    own = torch.tensor([labels[domain.examples[at].label] for at in there])
+    return LabeledImages(preprocessing.normalized(pixels), own)
