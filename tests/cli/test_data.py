@@ -140,7 +140,8 @@ def test_a_wide_set_fits_the_terminal(program, tmp_path):
     assert "…" not in done.stdout
 
 
-def test_speed_compares_loading_with_the_network(program, own):
+def test_speed_compares_loading_with_the_network(program, own, monkeypatch):
+    monkeypatch.setattr("domainadaptor.lab.bench.loading._MIN_SECONDS", 0.02)
     words = ["data", "speed", "folders", "--root", str(own), "--network", "resnet20", "--size", "32"]
     rates = json.loads(program(*words, "--domain", "bei Tag", "--json").stdout)
     *loading, plain = rates
@@ -156,7 +157,8 @@ def test_speed_compares_loading_with_the_network(program, own):
     assert "bei Nebel" in wrong.stderr
 
 
-def test_speed_of_images_that_are_for_testing_alone(program, own):
+def test_speed_of_images_that_are_for_testing_alone(program, own, monkeypatch):
+    monkeypatch.setattr("domainadaptor.lab.bench.loading._MIN_SECONDS", 0.02)
     words = ["data", "speed", "corrupted", "--root", str(own / "bei Tag"), "--network", "resnet20", "--size", "16"]
     done = program(*words, "--domain", "clean", "--json")
     assert done.returncode == 0, done.stderr

@@ -2,44 +2,44 @@ import json
 
 import pytest
 
-from domainadaptor.lab.data.preprocessing import squashed
-from domainadaptor.lab.data.sets.digits import CLASSES
-from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, make_network, save_checkpoint
-from tests.conftest import stir
+from tests.lab.experiments.pictures import make_checkpoint, make_pictures
 
-SHORT = ("--batches", "4", "--every", "2", "--probe", "12", "--batch-size", "4", "--output", "out")
+SHORT = ("--root", "pictures", "--batches", "4", "--every", "2", "--probe", "3", "--batch-size", "4", "--output", "out")
 
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    network = stir(make_network("resnet20", 10, head_bias=True, norm="batch"))
-    card = CheckpointCard("cifar:resnet20", CLASSES, squashed(16), head_bias=True, norm="batch")
-    save_checkpoint(tmp_path / "c.safetensors", Checkpoint(card, network.state_dict()))
-    return "c.safetensors"
+    make_pictures(tmp_path / "pictures")
+    return make_checkpoint(tmp_path / "c.safetensors").name
 
 
 def test_a_table_a_record_and_a_picture(program, checkpoint, tmp_path):
-    words = ("stress", checkpoint, "digits", "--domain", "pen", "--kind", "noise", "--kind", "shuffled", *SHORT)
+    words = ("stress", checkpoint, "folders", "--domain", "dusk", "--kind", "noise", "--kind", "shuffled", *SHORT)
     done = program(*words, "--option", "lr=10")
     assert done.returncode == 0, done.stderr
-    assert "The source network has" in done.stdout
-    for words_of_it in ("With the guard, hostile streams bring it", "Without the guard, hostile streams bring it"):
+    assert "Source model:" in done.stdout
+    for words_of_it in ("With the guard, hostile streams: ", "Without the guard, hostile streams: "):
         assert words_of_it in done.stdout
     record = json.loads((tmp_path / "out" / "stress.json").read_text())
     assert [(c["kind"], c["guard"]) for c in record["courses"]] == [
         (kind, guard) for kind in ("noise", "shuffled") for guard in (True, False)
     ]
-    assert record["domain"] == "pen"
+    assert record["domain"] == "dusk"
     assert record["options"] == {"lr": 10, "seed": 0}
     assert record["courses"][0]["at"] == [2, 4]
     assert record["courses"][0]["trips"] == [1, 2, 3, 4]  # a step of that size is too far, every time
     assert (tmp_path / "out" / "stress.png").is_file()
+    announced, *lines = done.stderr.splitlines()
+    assert announced.startswith("4 streams of 4 batches: about ")
+    assert [line.partition(":")[0] for line in lines[:4]] == [
+        f"{kind}, {guard} the guard" for kind in ("noise", "shuffled") for guard in ("with", "without")
+    ]
     again = program(*words, "--option", "lr=10", "--json")
     assert [c["accuracy"] for c in json.loads(again.stdout)["courses"]] == [c["accuracy"] for c in record["courses"]]
 
 
 def test_one_side_only_and_source_images_are_the_data_sets(program, checkpoint, tmp_path):
-    words = ("stress", checkpoint, "digits", "--kind", "tiny", "--method", "eata", "--guard", *SHORT)
+    words = ("stress", checkpoint, "folders", "--kind", "tiny", "--method", "eata", "--guard", *SHORT)
     done = program(*words, "--json")
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
@@ -51,10 +51,10 @@ def test_one_side_only_and_source_images_are_the_data_sets(program, checkpoint, 
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (("resnet20", "digits"), "with which weights?"),
-        (("c.safetensors", "digits", "--kind", "noisy"), "did you mean 'noise'"),
-        (("c.safetensors", "digits", "--domain", "ink"), "no domain 'ink'"),
-        (("c.safetensors", "digits", "--method", "domainadaptor-t"), "resets after each batch"),
+        (("resnet20", "folders"), "No weights given"),
+        (("c.safetensors", "folders", "--kind", "noisy"), "did you mean 'noise'"),
+        (("c.safetensors", "folders", "--domain", "ink"), "no domain 'ink'"),
+        (("c.safetensors", "folders", "--method", "domainadaptor-t"), "resets after each batch"),
     ],
 )
 def test_mistakes_are_explained(program, checkpoint, tmp_path, words, hint):

@@ -1,6 +1,5 @@
-"""`domainadaptor data`: which data sets there are, what is in one, and how fast it loads."""
+"""`domainadaptor data`: list data sets, describe one, and measure how fast it loads."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -10,20 +9,35 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from domainadaptor.cli.help import PlainCommand
+from domainadaptor.cli.help import DATA, NETWORK, RUN, PlainCommand
 from domainadaptor.cli.options import DataOptions, parse_data_options
-from domainadaptor.cli.terminal import Exit, Json, Root, err, out, print_json, progress_bar
+from domainadaptor.cli.terminal import (
+    Dataset,
+    Exit,
+    Json,
+    Root,
+    Size,
+    err,
+    out,
+    print_json,
+    print_text,
+    progress_bar,
+    show_notes,
+)
 from domainadaptor.errors import BadOption
 
 if TYPE_CHECKING:  # it takes seconds to import
-    from domainadaptor.lab.data.domains import DomainDataset
+    from domainadaptor.lab.data.domains import Domain, DomainDataset
 
 app = typer.Typer(
-    name="data", help="List data sets, look at one, or time its loading.", no_args_is_help=True, rich_markup_mode=None
+    name="data",
+    help="List data sets, describe one, or measure how fast it loads.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
-_WIDEST = 24  # letters of a name in a line
-_SHOWN = 10  # skipped files, until the rest is a number
+_WIDEST = 24  # characters of a name per line
+_SHOWN = 10  # skipped files that are listed
 
 
 @app.command("list", cls=PlainCommand)
@@ -35,36 +49,44 @@ def list_(as_json: Json = False) -> None:
     if as_json:
         print_json({name: {"is": text, "options": data_options(name)} for name, text in known.items()})
         return
-    table = Table("data set", "what it is", "options")
+    table = Table("data set", "description", "options")
     for name, text in known.items():
         table.add_row(name, text, "\n".join(f"{option}={value}" for option, value in data_options(name).items()))
     out.print(table)
-    out.print("What is in one: domainadaptor data describe NAME --root FOLDER", highlight=False)
+    print_text("Details: domainadaptor data describe NAME --root FOLDER")
 
 
 @app.command(cls=PlainCommand)
 def describe(
-    dataset: Annotated[str, typer.Argument(help="pacs, vlcs, office-home, digits, folders …: see `data list`.")],
+    dataset: Dataset,
     root: Root = None,
     data_option: DataOptions = None,
     output: Annotated[
-        Path | None, typer.Option(help="A PNG file for a contact sheet: a few images of each class and domain.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=RUN,
+            help="PNG file for a contact sheet with a few images of each class and domain.",
+        ),
     ] = None,
     decode: Annotated[
-        bool, typer.Option("--decode", help="Decode every image, to find damaged ones; only headers otherwise.")
+        bool, typer.Option("--decode", help="Decode every image to find corrupt ones. Default: check headers only.")
     ] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="The data set's option seed: of its split.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", rich_help_panel=DATA, help="Seed of an unpublished split."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show domains, classes, numbers of images, the split, and files that are skipped and why."""
+    """Show domains, classes, numbers of images, the split, and skipped files."""
     from domainadaptor.lab.data.contact_sheet import contact_sheet
     from domainadaptor.lab.data.registry import differs_from_published, open_dataset
 
     if output is not None and output.suffix.lower() != ".png":
-        raise BadOption(f"--output {str(output)!r}: expected the name of a PNG file, as sheet.png")
+        raise BadOption(f"--output {str(output)!r}: expected the name of a PNG file, such as sheet.png")
     options = parse_data_options(dataset, data_option)
     opened = open_dataset(dataset, root, **({} if seed is None else {"seed": seed}) | options)
-    unreadable = _look(opened, decode)
+    unreadable = _unreadable(opened, decode)
     differs = differs_from_published(dataset, opened)
     sheet = contact_sheet(opened) if output else None
     if sheet and output:
@@ -75,22 +97,27 @@ def describe(
     else:
         _show(opened, unreadable, differs, decode)
         if sheet and output:
-            _say(f"Contact sheet with {sheet.shows}: {output}")
+            print_text(f"Contact sheet with {sheet.shows}: {output}")
     if unreadable:
         raise typer.Exit(Exit.SOME_SKIPPED)
 
 
 @app.command(cls=PlainCommand)
 def speed(
-    dataset: Annotated[str, typer.Argument(help="pacs, vlcs, office-home, digits, folders …: see `data list`.")],
-    network: Annotated[str, typer.Option(help="Whose plain inference the loading is compared with.")] = "resnet18",
-    size: Annotated[int | None, typer.Option(min=1, help="Side of the images; the network's own otherwise.")] = None,
-    domain: Annotated[str | None, typer.Option(help="The domain that is loaded; the first otherwise.")] = None,
+    dataset: Dataset,
+    network: Annotated[
+        str,
+        typer.Option(metavar="NAME", rich_help_panel=NETWORK, help="Network to compare with."),
+    ] = "resnet18",
+    size: Size = None,
+    domain: Annotated[
+        str | None, typer.Option(metavar="NAME", rich_help_panel=DATA, help="Domain to load. Default: the first.")
+    ] = None,
     root: Root = None,
     data_option: DataOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Measure how many images of a domain are loaded a second, and how many the network predicts."""
+    """Measure how many images per second are loaded, and how many the network predicts."""
     from domainadaptor.lab.bench.loading import loading_rates
     from domainadaptor.lab.data.registry import open_dataset
     from domainadaptor.lab.networks.zoo import find_network
@@ -102,28 +129,27 @@ def speed(
     if as_json:
         print_json([asdict(rate) for rate in rates])
         return
-    table = Table("", "images a second", "times plain", title=f"{opened.name}, {name}, at {side}x{side}")
+    table = Table("", "images per second", "x plain", title=f"{opened.name}, {name}, at {side}x{side}")
     for rate in rates:
         table.add_row(rate.way, f"{rate.images_per_second:,.0f}", f"{rate.times_plain:.1f}")
     out.print(table)
 
 
-def _look(dataset: "DomainDataset", decode: bool) -> dict[str, str]:
-    """Images that cannot be read."""
+def _unreadable(dataset: "DomainDataset", decode: bool) -> dict[str, str]:
+    """Return the images that cannot be read, and why."""
     from domainadaptor.lab.data.integrity import unreadable_images
 
-    total = sum(len(domain.examples) for domain in dataset.domains.values())
     found: dict[str, str] = {}
-    with progress_bar(total) as bar:
-        done = 0
+    done = 0
+    with progress_bar(len(dataset), "checking images") as bar:
+
+        def advance(more: int) -> None:
+            nonlocal done
+            done += more
+            bar.at(done, len(dataset))
+
         for name, domain in dataset.domains.items():
-
-            def step(more: int) -> None:
-                nonlocal done
-                done += more
-                bar.at(done, total)
-
-            found |= {f"{name}/{file}": why for file, why in unreadable_images(domain, decode, step).items()}
+            found |= {f"{name}/{file}": why for file, why in unreadable_images(domain, decode, advance).items()}
     return found
 
 
@@ -138,7 +164,7 @@ def _as_json(
         "domains": {
             name: {
                 "images": len(domain.examples),
-                **_parts(dataset, name),
+                **_split_counts(domain),
                 "tested": len(domain.select("test")),
                 "classes": counts[name],
             }
@@ -151,31 +177,30 @@ def _as_json(
     }
 
 
-def _parts(dataset: "DomainDataset", domain: str) -> dict[str, int]:
-    counted = Counter(example.split for example in dataset.domains[domain].examples)
-    return {"train": counted["train"], "val": counted["val"], "test": counted["test"]}
+def _split_counts(domain: "Domain") -> dict[str, int]:
+    return {"train": 0, "val": 0, "test": 0} | domain.split_counts()
 
 
 def _show(dataset: "DomainDataset", unreadable: Mapping[str, str], differs: str, decoded: bool) -> None:
-    images = sum(len(domain.examples) for domain in dataset.domains.values())
-    _say(f"{dataset.name}: {len(dataset.domains)} domains, {len(dataset.classes)} classes, {images:,} images")
+    domains, classes = _count(len(dataset.domains), "domain"), _count(len(dataset.classes), "class", "classes")
+    print_text(f"{dataset.name}: {domains}, {classes}, {_count(len(dataset), 'image')}")
     for table in _class_tables(dataset):
         out.print(table)
-    out.print(_part_table(dataset))
-    _say(f"Split: {dataset.splits}.")
-    if differs:
-        err.print(f"note: {differs}", markup=False, highlight=False, soft_wrap=True)
+    out.print(_split_table(dataset))
+    print_text(f"Split: {dataset.splits}.")
+    show_notes([differs] if differs else [])
     _show_files("skipped", dataset.skipped)
     _show_files("cannot be read", unreadable)
     if not unreadable:
-        what = (
-            "All images can be decoded." if decoded else "The headers of all images are fine (--decode looks closer)."
-        )
-        _say(what)
+        print_text("All images can be decoded." if decoded else "All image headers are valid; --decode checks more.")
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def _class_tables(dataset: "DomainDataset") -> Iterator[Table]:
-    """Images by class and domain, as many domains in a table as the terminal is wide enough for."""
+    """Yield tables of images per class and domain, each with as many domains as fit the terminal."""
     counts = dataset.counts()
     columns = {name: list(found.values()) for name, found in counts.items()}
     if len(columns) > 1 and len(set(map(tuple, columns.values()))) == 1:
@@ -195,7 +220,7 @@ def _class_tables(dataset: "DomainDataset") -> Iterator[Table]:
 
 
 def _fitting(widths: Mapping[str, int], width: int) -> Iterator[list[str]]:
-    """Names in groups, each of which fits."""
+    """Yield names in groups that fit the width."""
     group: list[str] = []
     for name in widths:
         if group and sum(widths[other] for other in group) + widths[name] > width:
@@ -205,13 +230,13 @@ def _fitting(widths: Mapping[str, int], width: int) -> Iterator[list[str]]:
     yield group
 
 
-def _part_table(dataset: "DomainDataset") -> Table:
-    table = Table(title="What images are for")
+def _split_table(dataset: "DomainDataset") -> Table:
+    table = Table(title="Images per split")
     table.add_column("domain", overflow="fold", max_width=_WIDEST)
-    for column in ("training", "validation", "testing only", "tested on if left out"):
+    for column in ("training", "validation", "test only", "tested if held out"):
         table.add_column(column, justify="right")
     for name, domain in dataset.domains.items():
-        numbers = [*_parts(dataset, name).values(), len(domain.select("test"))]
+        numbers = [*_split_counts(domain).values(), len(domain.select("test"))]
         table.add_row(Text(name), *(f"{number:,}" for number in numbers))
     return table
 
@@ -219,12 +244,8 @@ def _part_table(dataset: "DomainDataset") -> Table:
 def _show_files(what: str, files: Mapping[str, str]) -> None:
     if not files:
         return
-    err.print(f"{len(files):,} file{'s' if len(files) > 1 else ''} {what}:", highlight=False, soft_wrap=True)
+    print_text(f"{_count(len(files), 'file')} {what}:", err)
     for file, why in list(files.items())[:_SHOWN]:
-        err.print(f"  {file}: {why}", markup=False, highlight=False, soft_wrap=True)
+        print_text(f"  {file}: {why}", err)
     if len(files) > _SHOWN:
-        err.print(f"  and {len(files) - _SHOWN:,} more; --json lists them all", highlight=False, soft_wrap=True)
-
-
-def _say(text: str) -> None:
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
+        print_text(f"  and {len(files) - _SHOWN:,} more; --json lists them all", err)

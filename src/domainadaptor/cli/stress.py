@@ -1,4 +1,4 @@
-"""`domainadaptor stress`: what hostile streams leave of a network's knowledge, with and without the guard."""
+"""`domainadaptor stress`: accuracy of a method during hostile streams, with and without the guard."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from domainadaptor.cli.help import ADAPTATION, DATA, RUN
 from domainadaptor.cli.options import DataOptions, MethodOptions, parse_data_options, parse_method_options
 from domainadaptor.cli.terminal import (
     BatchSize,
@@ -15,9 +16,13 @@ from domainadaptor.cli.terminal import (
     Network,
     Root,
     Seed,
+    Size,
+    Weights,
+    err,
     find_device,
     out,
     print_json,
+    print_text,
     progress_bar,
     show_notes,
 )
@@ -31,77 +36,85 @@ def stress(
     network: Network,
     dataset: Annotated[str, typer.Argument(help="pacs, cifar10-c, digits, folders …: see `data list`.")],
     domain: Annotated[
-        str | None, typer.Option(help="The domain to probe and to draw from, which the network knows; the first one.")
-    ] = None,
-    weights: Annotated[
         str | None,
         typer.Option(
-            help="For a network by name: a .safetensors, .pt or .pth file; or pretrained: published weights that are "
-            "on this machine."
+            metavar="NAME",
+            rich_help_panel=DATA,
+            help="Domain of the probe and of most streams, one that the network was trained on. Default: the first.",
         ),
     ] = None,
+    weights: Weights = None,
     root: Root = None,
     data_option: DataOptions = None,
-    method: Annotated[str, typer.Option(help="One that remembers batches: see domainadaptor methods.")] = "tent",
+    method: Annotated[
+        str, typer.Option(metavar="NAME", rich_help_panel=ADAPTATION, help="An online method: see `methods`.")
+    ] = "tent",
     option: MethodOptions = None,
     guard: Annotated[
-        bool | None, typer.Option("--guard/--no-guard", help="Only with the guard, or only without; both otherwise.")
+        bool | None,
+        typer.Option(
+            "--guard/--no-guard", rich_help_panel=ADAPTATION, help="Only with or only without the guard. Default: both."
+        ),
     ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(
-            help="one-class, sorted, noise, constant, alternating, tiny; shuffled and domains are ordinary streams, "
-            "under which the guard should stay quiet; may be repeated; all otherwise."
+            metavar="NAME",
+            help="Hostile streams: one-class, sorted, noise, constant, alternating, tiny. Ordinary streams, in which "
+            "the guard should not react: shuffled, domains. Repeatable. Default: all.",
         ),
     ] = None,
-    batches: Annotated[int, typer.Option(min=1, help="Of each kind.")] = 1000,
-    every: Annotated[int, typer.Option(min=1, help="After how many batches the probe is measured again.")] = 50,
-    probe: Annotated[int, typer.Option(min=1, help="How many clean labeled images are probed.")] = 500,
-    size: Annotated[int | None, typer.Option(min=1, help="Input side; the network's own otherwise.")] = None,
+    batches: Annotated[int, typer.Option(min=1, metavar="N", help="Batches per stream.")] = 200,
+    every: Annotated[int, typer.Option(min=1, metavar="N", help="Measure the probe after every N batches.")] = 20,
+    probe: Annotated[int, typer.Option(min=1, metavar="N", help="Clean labeled images in the probe.")] = 200,
+    size: Size = None,
     batch_size: BatchSize = 64,
     device: Device = "auto",
     seed: Seed = 0,
-    output: Annotated[Path, typer.Option(help="Folder for stress.json and stress.png.")] = Path("stress-results"),
+    output: Annotated[
+        Path, typer.Option(metavar="DIR", rich_help_panel=RUN, help="Folder for stress.json and stress.png.")
+    ] = Path("stress-results"),
     as_json: Json = False,
 ) -> None:
-    """Stream hostile batches through a method, and probe on the way what is left of what the network knew."""
+    """Stream hostile batches through a method and measure its accuracy on clean images on the way."""
     from domainadaptor.lab.data.registry import open_dataset
     from domainadaptor.lab.files import replacing
     from domainadaptor.lab.method_inputs import options_from
     from domainadaptor.lab.networks.loading import is_weights_file, load_network
     from domainadaptor.lab.stress.chart import draw
-    from domainadaptor.lab.stress.gather import gather
+    from domainadaptor.lab.stress.sampling import sample
     from domainadaptor.lab.stress.streams import KINDS
-    from domainadaptor.lab.stress.stress_run import StressConfig, amount_of_work, run_stress
+    from domainadaptor.lab.stress.stress_run import StressConfig, StressTest
+    from domainadaptor.options import check_choice
 
     if weights in (None, "none") and not is_weights_file(network):
-        raise BadOption(f"with which weights? say --weights FILE or pretrained, or give a checkpoint for {network!r}")
+        raise BadOption(f"No weights given for {network!r}. Pass --weights FILE or pretrained, or use a checkpoint")
+    for name in kind or ():
+        check_choice("kind", name, KINDS)
     chosen = parse_method_options(method, option)
     place = find_device(device)
     data = open_dataset(dataset, root, **parse_data_options(dataset, data_option))
     opened = load_network(network, weights, root=root).at(size)
-    pool, probed, notes = gather(
-        data, domain or next(iter(data.domains)), opened.classes, opened.preprocessing, probe=probe, seed=seed
-    )
+    main = domain or next(iter(data.domains))
+    images, probed, notes = sample(data, main, opened.classes, opened.preprocessing, probe=probe, seed=seed)
     own = options_from(
-        method, heads=opened.heads, preprocessing=opened.preprocessing, source_images=pool.at_home().images, seed=seed
+        method, heads=opened.heads, preprocessing=opened.preprocessing, source_images=images.of_main().images, seed=seed
     )
-    setting = StressConfig(batches, min(every, batches), batch_size, seed)
-    kinds, guards = tuple(kind or KINDS), (True, False) if guard is None else (guard,)
-    with progress_bar(amount_of_work(setting, kinds, guards)) as bar:
-        report = run_stress(
-            opened.network.to(place),
-            method,
-            {**own, **chosen},
-            pool,
-            probed,
-            setting=setting,
-            kinds=kinds,
-            guards=guards,
-            progress=bar.step,
-        )
-    record = {"network": opened.name, "dataset": data.name, "domain": pool.home, **report.as_json(),
-              "notes": [*opened.notes, *notes]}  # fmt: skip
+    test = StressTest(
+        opened.network.to(place),
+        method,
+        {**own, **chosen},
+        images,
+        probed,
+        setting=StressConfig(batches, min(every, batches), batch_size, seed),
+        kinds=tuple(kind or KINDS),
+        guards=(True, False) if guard is None else (guard,),
+    )
+    print_text(_announcement(len(test.kinds) * len(test.guards), batches, test.estimate_seconds()), err)
+    with progress_bar(test.total_batches()) as bar:
+        report = test.run(bar.step, _show_course)
+    notes = [*opened.notes, *notes]
+    record = {"network": opened.name, "dataset": data.name, "domain": main, **report.as_json(), "notes": notes}
     output.mkdir(parents=True, exist_ok=True)
     with replacing(output / "stress.json") as path:
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -111,28 +124,42 @@ def stress(
         print_json(record)
         return
     _show(report)
-    show_notes([*opened.notes, *notes])
-    out.print(f"Record: {output / 'stress.json'}   picture: {output / 'stress.png'}", highlight=False, soft_wrap=True)
+    show_notes(notes)
+    print_text(f"Record: {output / 'stress.json'}   chart: {output / 'stress.png'}")
+
+
+def _announcement(streams: int, batches: int, seconds: float) -> str:
+    count = f"{streams} stream{'' if streams == 1 else 's'} of {batches} batch{'' if batches == 1 else 'es'}"
+    time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+    return f"{count}: about {time}; --kind and --batches make it shorter"
+
+
+def _show_course(course: "Course") -> None:
+    """Print a line per stream where there is no progress bar."""
+    if not err.is_terminal:
+        guard = "with" if course.guard else "without"
+        print_text(
+            f"{course.kind}, {guard} the guard: lowest {course.lowest:.1f} %, last {course.last:.1f} % "
+            f"({course.seconds:.0f} s)",
+            err,
+        )
 
 
 def _show(report: "StressReport") -> None:
     table = Table("stream", title=f"{report.method}: accuracy on {report.probe} clean images, in percent")
-    for column in ("with guard: lowest", "last", "went back", "without: lowest", "last"):
+    for column in ("with guard: lowest", "last", "resets", "without: lowest", "last"):
         table.add_column(column, justify="right")
     for kind in report.kinds():
         with_guard, without = report.of(kind, True), report.of(kind, False)
-        times = "" if with_guard is None else str(len(with_guard.trips))
-        table.add_row(kind, *_numbers(with_guard), times, *_numbers(without))
+        resets = "" if with_guard is None else str(len(with_guard.trips))
+        table.add_row(kind, *_numbers(with_guard), resets, *_numbers(without))
     out.print(table)
-    out.print(
-        f"The source network has {report.source:.1f} %, {report.method} before any batch {report.start:.1f} %.",
-        highlight=False,
-    )
+    print_text(f"Source model: {report.source:.1f} %. {report.method} before any batch: {report.start:.1f} %.")
     for guard, words in ((True, "With"), (False, "Without")):
         points = report.loss(guard)
         if points is not None:
-            below = f"at worst {points:.1f} points" if points > 0 else "never"
-            out.print(f"{words} the guard, hostile streams bring it {below} below the source.", highlight=False)
+            below = f"at worst {points:.1f} points below" if points > 0 else "never worse than"
+            print_text(f"{words} the guard, hostile streams: {below} the source model.")
 
 
 def _numbers(course: "Course | None") -> tuple[str, str]:

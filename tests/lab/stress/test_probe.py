@@ -3,8 +3,8 @@ import torch
 from torch import nn
 
 import domainadaptor as da
-from domainadaptor.lab.stress.probe import probe_accuracy, source_accuracy
-from domainadaptor.lab.stress.streams import Labeled
+from domainadaptor.lab.stress.streams import LabeledImages
+from domainadaptor.lab.stress.stress_run import probe_accuracy, source_accuracy
 from tests.conftest import GoldenNet, batch, stir
 
 
@@ -32,7 +32,7 @@ def probe_of(net, count=20):
     images = batch(count, 3, 12, 12, seed=9)
     labels = net(images).argmax(1)
     labels[::3] = (labels[::3] + 1) % 7  # a third is wrong
-    return Labeled(images, labels)
+    return LabeledImages(images, labels)
 
 
 def test_it_is_what_a_copy_of_the_adaptor_says():

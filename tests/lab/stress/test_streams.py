@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from domainadaptor.errors import BadOption
-from domainadaptor.lab.stress.streams import HOSTILE, KINDS, ORDINARY, Labeled, Pool, stream
+from domainadaptor.lab.stress.streams import HOSTILE, KINDS, ORDINARY, LabeledImages, StreamImages, stream
 
 CLASSES, BATCHES = 5, 40
 
@@ -11,10 +11,10 @@ def labeled(level):
     """Ten images of each class, told by their values: the domain before the point, class and number after it."""
     numbers = torch.arange(10 * CLASSES)
     labels = numbers % CLASSES
-    return Labeled((level + labels / 10 + numbers / 1000).view(-1, 1, 1, 1).expand(-1, 3, 4, 4), labels)
+    return LabeledImages((level + labels / 10 + numbers / 1000).view(-1, 1, 1, 1).expand(-1, 3, 4, 4), labels)
 
 
-POOL = Pool({"a": labeled(1.0), "b": labeled(2.0), "c": labeled(3.0)}, "b", lambda values: values + 100)
+POOL = StreamImages({"a": labeled(1.0), "b": labeled(2.0), "c": labeled(3.0)}, "b", lambda values: values + 100)
 
 
 def batches(kind, seed=0, size=8):

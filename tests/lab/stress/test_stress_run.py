@@ -12,9 +12,9 @@ from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.data.sets.digits import CLASSES
 from domainadaptor.lab.stress.chart import draw
-from domainadaptor.lab.stress.gather import gather
-from domainadaptor.lab.stress.streams import Labeled, Pool, stream
-from domainadaptor.lab.stress.stress_run import StressConfig, amount_of_work, run_stress
+from domainadaptor.lab.stress.sampling import sample
+from domainadaptor.lab.stress.streams import LabeledImages, StreamImages, stream
+from domainadaptor.lab.stress.stress_run import StressConfig, StressTest
 from tests.conftest import GoldenNet, batch, stir
 from tests.lab.data.trees import plain_domain
 
@@ -32,22 +32,25 @@ def net():
 def pool():
     images = batch(40, 3, 12, 12)
     labels = torch.arange(40) % 7
-    return Pool({"a": Labeled(images, labels), "b": Labeled(images + 1, labels)}, "a", lambda values: 2 * values - 1)
+    return StreamImages(
+        {"a": LabeledImages(images, labels), "b": LabeledImages(images + 1, labels)}, "a", lambda values: 2 * values - 1
+    )
 
 
 @pytest.fixture(scope="module")
 def probe(net):
     images = batch(21, 3, 12, 12, seed=9)
-    return Labeled(images, torch.where(torch.arange(21) < 14, net(images).argmax(1), -1))
+    return LabeledImages(images, torch.where(torch.arange(21) < 14, net(images).argmax(1), -1))
 
 
 @pytest.fixture(scope="module")
 def report(net, pool, probe):
-    seen = []
-    options = {"lr": 0.02}
-    found = run_stress(net, "tent", options, pool, probe, setting=SETTING, kinds=KINDS, guards=(True, False),
-                       progress=seen.append)  # fmt: skip
-    assert len(seen) == amount_of_work(SETTING, KINDS, (True, False)) == 60
+    seen, finished = [], []
+    test = StressTest(net, "tent", {"lr": 0.02}, pool, probe, SETTING, KINDS, guards=(True, False))
+    assert test.estimate_seconds() > 0
+    found = test.run(seen.append, finished.append)
+    assert len(seen) == test.total_batches() == 60
+    assert tuple(finished) == found.courses
     return found
 
 
@@ -95,24 +98,26 @@ def test_the_picture_is_drawn(report, tmp_path):
         assert picture.width > 1000
 
 
-def test_what_is_gathered_of_digits():
+def test_a_sample_of_digits(monkeypatch):
+    monkeypatch.setattr("domainadaptor.lab.stress.sampling._MAIN", 150)
+    monkeypatch.setattr("domainadaptor.lab.stress.sampling._OTHER", 20)
     seen = Preprocessing(20, 20, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-    pool, probe, notes = gather(open_dataset("digits"), "pen", CLASSES, seen, probe=500, seed=0)
+    pool, probe, notes = sample(open_dataset("digits"), "pen", CLASSES, seen, probe=50, seed=0)
     assert list(pool.domains) == ["pen", "chalk", "photo", "neon"]
-    assert len(probe.images) == 500
-    assert [len(found.labels) for found in pool.domains.values()] == [1297, 256, 256, 256]
+    assert len(probe.images) == 50
+    assert [len(found.labels) for found in pool.domains.values()] == [150, 20, 20, 20]
     assert notes == []
     # No image of the probe is in the streams, and each keeps its label.
-    streamed = {image.numpy().tobytes() for image in pool.at_home().images}
+    streamed = {image.numpy().tobytes() for image in pool.of_main().images}
     assert not any(image.numpy().tobytes() in streamed for image in probe.images)
     data = open_dataset("digits").domain("pen")
     label_of = {
         seen.transform()(data.read(e.name)).numpy().tobytes(): e.label for e in data.examples if e.split == "val"
     }
     assert [label_of[image.numpy().tobytes()] for image in probe.images] == probe.labels.tolist()
-    again = gather(open_dataset("digits"), "pen", CLASSES, seen, probe=500, seed=0)[1]
+    again = sample(open_dataset("digits"), "pen", CLASSES, seen, probe=50, seed=0)[1]
     assert torch.equal(again.images, probe.images)
-    fewer = gather(open_dataset("digits"), "pen", CLASSES, seen, probe=5000, seed=0)
+    fewer = sample(open_dataset("digits"), "pen", CLASSES, seen, probe=5000, seed=0)
     assert len(fewer[1].labels) == 600
     assert "the probe has 600 images" in fewer[2][0]
 
@@ -120,26 +125,26 @@ def test_what_is_gathered_of_digits():
 def test_one_domain_is_corrupted_to_be_others():
     data = DomainDataset("mine", ("x", "y", "z"), {"only": plain_domain("only", 30, broken=(3,), val=range(10))}, "")
     seen = Preprocessing(8, 8, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-    pool, probe, _ = gather(data, "only", ("z", "x", "y"), seen, probe=6, seed=0)
+    pool, probe, _ = sample(data, "only", ("z", "x", "y"), seen, probe=6, seed=0)
     assert list(pool.domains) == ["only", "gaussian_noise", "motion_blur", "fog", "contrast"]
     # The network's numbers of x, y, z are 1, 2, 0; an image's red is its number, and its number its class.
     reds = (255 * probe.images[:, 0, 0, 0]).round().int()
     assert probe.labels.tolist() == [[1, 2, 0][int(red) % 3] for red in reds]
     assert set(reds.tolist()) <= set(range(10)) - {3}
     assert reds.tolist() != sorted(reds.tolist())
-    others = {int(red) for red in (255 * pool.at_home().images[:, 0, 0, 0]).round()}
+    others = {int(red) for red in (255 * pool.of_main().images[:, 0, 0, 0]).round()}
     assert others == set(range(30)) - set(reds.tolist()) - {3}
     assert len(pool.domains["contrast"].labels) == len(others)
     contrast = (255 * pool.domains["contrast"].images[:, 0, 0, 0]).round().int()  # even colors have no contrast to lose
     assert {int(red) for red in contrast} == others
 
 
-def test_what_cannot_be_gathered_is_explained():
+def test_samples_that_cannot_be_drawn_are_explained():
     seen = Preprocessing(8, 8)
     data = DomainDataset("mine", ("x", "y", "z"), {"only": plain_domain("only", 9)}, "")
-    with pytest.raises(BadOption, match="network tells 2 classes apart .*mine has 3"):
-        gather(data, "only", ("x", "y"), seen, probe=3, seed=0)
+    with pytest.raises(BadOption, match="network has 2 classes .*mine has 3"):
+        sample(data, "only", ("x", "y"), seen, probe=3, seed=0)
     with pytest.raises(BadOption, match="has no domain 'photo'"):
-        gather(data, "photo", ("x", "y", "z"), seen, probe=3, seed=0)
-    with pytest.raises(BadFile, match="0 of 9 that are not for training"):
-        gather(data, "only", ("0", "1", "2"), seen, probe=3, seed=0)
+        sample(data, "photo", ("x", "y", "z"), seen, probe=3, seed=0)
+    with pytest.raises(BadFile, match="got 0 of 9 outside the training split"):
+        sample(data, "only", ("0", "1", "2"), seen, probe=3, seed=0)

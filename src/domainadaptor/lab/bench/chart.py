@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainadaptor.errors import BadFile
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -16,16 +14,10 @@ _AXES = {"batch size": "batch_size", "side": "size", "network": "network"}
 
 
 def draw(report: Mapping[str, Any], path: Path) -> None:
-    """Write curves if the report varies one thing at a time, and bars otherwise.
+    """Write curves if the report varies one thing at a time, and bars otherwise."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
-    Raises:
-        BadFile: matplotlib is not installed.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise BadFile("Charts need matplotlib: pip install 'domainadaptor[report]'") from error
     if not report["rows"]:
         return
     figure = Figure(layout="constrained")

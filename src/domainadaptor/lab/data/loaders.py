@@ -1,8 +1,7 @@
 """Batches of images and labels: per domain for training, in a seeded order for testing."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,10 +11,9 @@ from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.augment import augment
 from domainadaptor.lab.data.domains import Split
 from domainadaptor.lab.data.image_cache import DomainImages
+from domainadaptor.lab.data.prefetch import prefetch
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.seeds import derived_seed
-
-T = TypeVar("T")
 
 
 class DomainBatch(NamedTuple):
@@ -54,7 +52,7 @@ class TrainingBatches:
 
     def epoch(self, epoch: int) -> Iterator[list[DomainBatch]]:
         """Yield the steps of one epoch, each with a batch per domain."""
-        return ahead(self._step(epoch, step) for step in range(self.steps))
+        return prefetch(self._step(epoch, step) for step in range(self.steps))
 
     def each_round(self, epoch: int) -> Iterator[list[DomainBatch]]:
         """Yield the batches of one epoch, one of each domain at a time."""
@@ -133,32 +131,4 @@ def ordered_batches(
         return preprocessing.normalized(pixels), torch.tensor([examples[at].label for at in there])
 
     chunks = (positions[start : start + batch_size] for start in range(0, len(positions), batch_size))
-    return (pair for pair in ahead(batch(chunk) for chunk in chunks) if len(pair[1]))
-
-
-def ahead(items: Iterable[T]) -> Iterator[T]:
-    """Yield the same items, computing the next one in a thread while the current one is used."""
-    iterator = iter(items)
-    end = object()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        _limit_to_one_thread(pool)
-        waiting = pool.submit(next, iterator, end)
-        while (item := waiting.result()) is not end:
-            waiting = pool.submit(next, iterator, end)
-            yield item  # type: ignore[misc]
-
-
-def _limit_to_one_thread(pool: ThreadPoolExecutor) -> None:
-    """Let the pool's worker compute without OpenMP threads; the number of this thread stays.
-
-    Together with the threads of the network they would be more than there are cores. They would wait for each other,
-    and adaptation would take twice as long.
-    """
-
-    def limit() -> None:
-        torch.get_num_threads()  # initializes the setting of this thread, which the first operation would overwrite
-        torch.set_num_threads(1)
-
-    threads = torch.get_num_threads()
-    pool.submit(limit).result()
-    torch.set_num_threads(threads)  # threads that start later take the last number that was set
+    return (pair for pair in prefetch(batch(chunk) for chunk in chunks) if len(pair[1]))

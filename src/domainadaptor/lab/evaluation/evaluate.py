@@ -11,7 +11,7 @@ from torch import Tensor
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.logits import read_logits
 from domainadaptor.lab.data.image_cache import DomainImages
-from domainadaptor.lab.data.loaders import ahead
+from domainadaptor.lab.data.prefetch import prefetch
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.evaluation.protocols import ImageRef, Segment
 from domainadaptor.lab.evaluation.scores import Tally
@@ -32,7 +32,7 @@ class SegmentLoader:
 
     def batches(self, segments: Sequence[Segment]) -> Iterator[tuple[int, list[ImageRef], Tensor]]:
         """The number of the segment, the images that could be read, and their pixels; made while the last are used."""
-        return ahead(self._load(at, batch) for at, segment in enumerate(segments) for batch in segment.batches)
+        return prefetch(self._load(at, batch) for at, segment in enumerate(segments) for batch in segment.batches)
 
     def _load(self, at: int, batch: Sequence[ImageRef]) -> tuple[int, list[ImageRef], Tensor]:
         """A batch whose images may be of several domains, in the order of the batch."""

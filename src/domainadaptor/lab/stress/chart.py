@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from domainadaptor.errors import BadFile
 from domainadaptor.lab.stress.stress_run import StressReport
 
 _GRAY, _BLUE, _ORANGE = "#6f6f6f", "#0072b2", "#d55e00"  # color-blind safe (Okabe and Ito)
@@ -11,16 +10,10 @@ _COLUMNS = 3
 
 
 def draw(report: StressReport, path: Path) -> None:
-    """Write the chart as PNG.
+    """Write the chart as PNG."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
-    Raises:
-        BadFile: matplotlib is not installed.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise BadFile("Charts need matplotlib: pip install 'domainadaptor[report]'") from error
     kinds = report.kinds()
     columns = min(_COLUMNS, len(kinds))
     rows = -(-len(kinds) // columns)

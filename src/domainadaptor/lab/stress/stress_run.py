@@ -128,9 +128,7 @@ class StressTest:
         probing = time.perf_counter() - start
         return self.total_batches() * (times[-1] + probing / self.setting.every)
 
-    def run(
-        self, progress: Callable[[str], None], finished: Callable[[Course], None] = lambda _: None
-    ) -> StressReport:
+    def run(self, progress: Callable[[str], None], finished: Callable[[Course], None] = lambda _: None) -> StressReport:
         """Stream every kind of batches through a new adaptor each, and measure the probe on the way.
 
         Args:
@@ -168,7 +166,7 @@ class StressTest:
         seconds = time.perf_counter() - start
         return Course(kind, guard, tuple(at), tuple(accuracy), tuple(trips), tuple(notes), seconds)
 
-    def _adaptor(self, **more: object) -> Adaptor:
+    def _adaptor(self, **more: Any) -> Adaptor:
         return domainadaptor.adapt(self.network, self.method, **self.options, **more)
 
     def _device(self) -> torch.device:

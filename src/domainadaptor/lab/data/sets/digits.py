@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.domains import Domain, DomainDataset, Example
 from domainadaptor.lab.data.sets import SplitSeed
 
@@ -47,7 +46,7 @@ class _DrawnReader:
 
 
 def digits(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
-    """Real handwritten digits in four styles; needs no files, only scikit-learn.
+    """Real handwritten digits in four styles; needs no files.
 
     Training, validation and test digits are those of the demo; `seed` has no effect.
     """
@@ -61,15 +60,9 @@ def digits(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
 
 
 def load_digits() -> tuple[Digits, Digits]:
-    """Return 1,197 digits to train on and 600 others to test on.
+    """Return 1,197 digits to train on and 600 others to test on."""
+    from sklearn import datasets
 
-    Raises:
-        BadFile: scikit-learn is not installed.
-    """
-    try:
-        from sklearn import datasets
-    except ImportError as error:
-        raise BadFile("The digits come with scikit-learn: pip install 'domainadaptor[demo]'") from error
     raw = datasets.load_digits()
     order = torch.randperm(len(raw.target), generator=torch.Generator().manual_seed(0))
     ink = torch.from_numpy(np.asarray(raw.images, dtype=np.float32) / 16).unsqueeze(1)[order]
