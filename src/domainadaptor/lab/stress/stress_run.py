@@ -186,7 +186,7 @@ def probe_accuracy(adaptor: Adaptor, probe: LabeledImages, batch_size: int) -> f
 
 def source_accuracy(adaptor: Adaptor, probe: LabeledImages, batch_size: int) -> float:
     """Return the accuracy of the source model in percent."""
-    return _percent(adaptor.unadapted, probe, batch_size)
+    return _percent(adaptor.source_logits, probe, batch_size)
 
 
 def _percent(predict: Callable[[Tensor], Tensor], probe: LabeledImages, batch_size: int) -> float:
