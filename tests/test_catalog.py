@@ -1,7 +1,9 @@
 """The catalog describes methods without importing torch, and functions of users as they are."""
 
+import importlib
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -23,6 +25,24 @@ def test_listing_and_describing_methods_leaves_torch_unimported():
         "assert 'torch' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "table"),
+    [
+        ("domainadaptor.lab.training.algorithms", ""),
+        ("domainadaptor.lab.data.sets", ""),
+        ("domainadaptor.lab.training.selection", "SELECTIONS"),
+        ("domainadaptor.lab.evaluation.protocols", "PROTOCOLS"),
+    ],
+)
+def test_other_functions_with_options_are_described_from_their_files(module, table):
+    read = catalog.describe_table(module, table) if table else catalog.describe(module)
+    loaded = getattr(importlib.import_module(module), table) if table else registry.table(module)
+    assert read == {name: replace(catalog._inspect(function), name=name) for name, function in loaded.items()}
+    for info in read.values():
+        assert info.summary.endswith("."), info
+        assert all(option.doc.endswith(".") and option.type for option in info.options.values()), info
 
 
 @pytest.mark.parametrize("name", METHODS)

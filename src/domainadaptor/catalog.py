@@ -7,13 +7,15 @@ trees, so that a list of methods does not need torch.
 import ast
 import builtins
 import functools
+import importlib.util
 import inspect
-import typing
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar, cast
 
-from domainadaptor import option_types, registry
+from domainadaptor import option_types as option_types  # loaded: the files import their types from it
+from domainadaptor import registry
 from domainadaptor.options import (
     OptionInfo,
     Parameter,
@@ -107,9 +109,31 @@ def variant(base: F, doc: str, *, defaults: Mapping[str, Any], **card: Any) -> F
     return cast(F, made)
 
 
+def describe(package: str) -> dict[str, MethodInfo]:
+    """Return what is known about the functions of a folder, by name; without importing its modules where possible."""
+    return {name: _describe(name, entry) for name, entry in registry.entries(package).items()}
+
+
+def describe_table(module: str, table: str) -> dict[str, MethodInfo]:
+    """Return what is known about the functions or classes that a module lists in a dict, by name."""
+    spec = importlib.util.find_spec(module)
+    tree = None if spec is None else registry.parsed(spec.origin)
+    listed = None if tree is None else registry.assigned(tree, table)
+    if tree is None or not isinstance(listed, ast.Dict):
+        return {name: _inspect(function) for name, function in getattr(importlib.import_module(module), table).items()}
+    names = [ast.literal_eval(key) for key in listed.keys if key is not None]
+    found = [registry.Entry(module, ast.unparse(value), tree) for value in listed.values]
+    return {name: _describe(name, entry) for name, entry in zip(names, found, strict=True)}
+
+
+def _describe(name: str, entry: registry.Entry) -> MethodInfo:
+    found = None if entry.tree is None else _read(entry.tree, entry.attribute)
+    return replace(found or _inspect(entry.load()), name=name)
+
+
 def list_methods() -> dict[str, str]:
     """Return every method's name with one sentence on what it does; sorted by name, without importing torch."""
-    return {name: method_info(name).summary for name in registry.entries(METHODS)}
+    return {name: info.summary for name, info in describe(METHODS).items()}
 
 
 def method_info(method: str | Callable[..., Any], *, allow_import: bool = False) -> MethodInfo:
@@ -123,8 +147,7 @@ def method_info(method: str | Callable[..., Any], *, allow_import: bool = False)
         BadOption: There is no such method.
     """
     if isinstance(method, str) and (entry := registry.entries(METHODS).get(method)) is not None:
-        found = None if entry.tree is None else _read(entry.tree, entry.attribute)
-        return replace(found or _inspect(entry.load()), name=method)
+        return _describe(method, entry)
     function = registry.find(METHODS, "method", method, allow_import=allow_import)
     name = method if isinstance(method, str) else getattr(function, "__name__", "").replace("_", "-")
     return replace(_inspect(function), name=name)
@@ -192,7 +215,10 @@ def _read(tree: ast.Module, name: str) -> MethodInfo | None:
 def _read_name(tree: ast.Module, name: str) -> MethodInfo:
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef) and statement.name == name:
-            return _read_function(tree, statement)
+            return _read_function(tree, statement, ast.get_docstring(statement) or "")
+        if isinstance(statement, ast.ClassDef) and statement.name == name:
+            own = [node for node in statement.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+            return _read_function(tree, own[0], ast.get_docstring(statement) or "") if own else MethodInfo()
         if isinstance(statement, ast.ImportFrom) and name in [alias.name for alias in statement.names]:
             entry = next((e for e in registry.entries(METHODS).values() if e.module == statement.module), None)
             if entry is not None and entry.tree is not None:
@@ -200,8 +226,7 @@ def _read_name(tree: ast.Module, name: str) -> MethodInfo:
     return _read_variant(tree, registry.assigned(tree, name))
 
 
-def _read_function(tree: ast.Module, function: ast.FunctionDef) -> MethodInfo:
-    docstring = ast.get_docstring(function) or ""
+def _read_function(tree: ast.Module, function: ast.FunctionDef, docstring: str) -> MethodInfo:
     written = docstring_entries(docstring)
     card = MethodInfo()
     for decorator in function.decorator_list:
@@ -245,14 +270,18 @@ def _value(tree: ast.Module, expression: ast.expr) -> Any:
 
 
 class _Names(dict[str, Any]):
-    """Names for a signature: shared option types (also as `t`), typing, builtins, and constants of the file."""
+    """The names of a file: its constants, and what it imports from modules that are loaded already."""
 
     def __init__(self, tree: ast.Module) -> None:
-        super().__init__(vars(builtins) | vars(typing) | vars(option_types) | {"t": option_types})
+        super().__init__(vars(builtins))
         self._tree = tree
 
     def __missing__(self, name: str) -> Any:
         expression = registry.assigned(self._tree, name)
-        if expression is None:
-            raise KeyError(name)
-        return _value(self._tree, expression)
+        if expression is not None:
+            return _value(self._tree, expression)
+        for statement in self._tree.body:
+            for alias in statement.names if isinstance(statement, ast.ImportFrom) else ():
+                if name == (alias.asname or alias.name):
+                    return getattr(sys.modules[str(statement.module)], alias.name)  # type: ignore[attr-defined]
+        raise KeyError(name)

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -30,14 +30,20 @@ class Entry(NamedTuple):
         return getattr(importlib.import_module(self.module), self.attribute)  # type: ignore[no-any-return]
 
 
-def entries(package: str) -> dict[str, Entry]:
+def entries(package: str) -> Mapping[str, Entry]:
     """Return what the modules of a package export, by name with hyphens for underscores, without importing them."""
-    folder = importlib.import_module(package)
+    folders = [Path(folder) for folder in importlib.import_module(package).__path__]
+    return _entries(package, tuple((str(folder), folder.stat().st_mtime_ns) for folder in folders))
+
+
+@lru_cache(maxsize=64)
+def _entries(package: str, folders: tuple[tuple[str, int], ...]) -> Mapping[str, Entry]:
+    """Read the modules; the time of a folder's last change is part of the key, so that new files are seen."""
     found = {}
-    for info in pkgutil.iter_modules(folder.__path__):
+    for info in pkgutil.iter_modules([folder for folder, _ in folders]):
         if not info.name.startswith("_"):
             module = f"{package}.{info.name}"
-            tree = _source_tree(info, module)
+            tree = _source_tree(info)
             for name in _exports(module, tree):
                 found[name.replace("_", "-")] = Entry(module, name, tree)
     return found
@@ -81,21 +87,14 @@ def sentence(function: Callable[..., Any]) -> str:
     return (function.__doc__ or "").strip().partition("\n")[0]
 
 
-def _source_tree(info: pkgutil.ModuleInfo, module: str) -> ast.Module | None:
+def _source_tree(info: pkgutil.ModuleInfo) -> ast.Module | None:
     spec = info.module_finder.find_spec(info.name, None)
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        return None
-    path = Path(spec.origin)
-    try:
-        seen = path.stat()
-    except OSError:
-        return None
-    return _parsed(path, seen.st_mtime_ns, seen.st_size)
+    return None if spec is None else parsed(spec.origin)
 
 
-@lru_cache(maxsize=512)
-def _parsed(path: Path, modified: int, size: int) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def parsed(file: str | None) -> ast.Module | None:
+    """Return the syntax tree of a source file; None for a compiled one, which has to be imported."""
+    return ast.parse(Path(file).read_text(encoding="utf-8")) if file and file.endswith(".py") else None
 
 
 def _exports(module: str, tree: ast.Module | None) -> list[str]:

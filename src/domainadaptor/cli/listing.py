@@ -1,15 +1,15 @@
 """Tables of functions and their options, readable at 80 columns."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 from rich.text import Text
 
+from domainadaptor.catalog import MethodInfo
 from domainadaptor.cli.terminal import out
-from domainadaptor.options import OptionInfo, option_infos
-from domainadaptor.registry import sentence
+from domainadaptor.options import OptionInfo
 
 
 def two_columns(rows: Iterable[tuple[str, str]], width: int | None = None) -> Table:
@@ -39,22 +39,19 @@ def _short(default: object) -> str:
     return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
-def listed(functions: Mapping[str, Callable[..., Any]]) -> dict[str, dict[str, Any]]:
+def listed(infos: Mapping[str, MethodInfo]) -> dict[str, dict[str, Any]]:
     """Return what each function does, and its options, for JSON."""
     return {
-        name: {
-            "summary": sentence(function),
-            "options": {option.name: option._asdict() for option in option_infos(function).values()},
-        }
-        for name, function in functions.items()
+        name: {"summary": info.summary, "options": {own: option._asdict() for own, option in info.options.items()}}
+        for name, info in infos.items()
     }
 
 
-def print_functions(heading: str, functions: Mapping[str, Callable[..., Any]]) -> None:
+def print_functions(heading: str, infos: Mapping[str, MethodInfo]) -> None:
     """Print each function with its options below it."""
     out.print(Text(heading, "bold"))
-    for name, function in functions.items():
-        out.print(two_columns([(name, sentence(function))], width=16))
-        if infos := option_infos(function):
-            rows = [(f"  {option.name}={_short(option.default)}", meaning(option)) for option in infos.values()]
+    for name, info in infos.items():
+        out.print(two_columns([(name, info.summary)], width=16))
+        if info.options:
+            rows = [(f"  {option.name}={_short(option.default)}", meaning(option)) for option in info.options.values()]
             out.print(two_columns(rows, width=24))

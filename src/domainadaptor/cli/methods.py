@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from domainadaptor.catalog import MethodInfo, list_methods, method_info
+from domainadaptor.catalog import METHODS, MethodInfo, describe, method_info
 from domainadaptor.cli.listing import option_table, two_columns
 from domainadaptor.cli.terminal import Json, out, print_json
 
@@ -29,7 +29,7 @@ def methods(
         info = method_info(name, allow_import=True)
         print_json(info.as_dict()) if as_json else _show(info)
         return
-    known = [method_info(method) for method in list_methods()]
+    known = list(describe(METHODS).values())
     if as_json:
         print_json({info.name: info.as_dict() for info in known})
         return

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from domainadaptor import registry
+from domainadaptor.catalog import describe
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.options import coerce_options, defaults_of
 
@@ -35,7 +36,7 @@ def find_dataset(name: str) -> Callable[..., DomainDataset]:
 
 def datasets() -> dict[str, str]:
     """Return every data set, name -> one sentence."""
-    return {name: registry.sentence(function) for name, function in registry.table(_SETS).items()}
+    return {name: info.summary for name, info in describe(_SETS).items()}
 
 
 def data_options(name: str) -> dict[str, object]:
