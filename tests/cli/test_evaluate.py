@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from domainadaptor.lab.experiments.store import Store
 from domainadaptor.lab.networks.checkpoint import load_checkpoint
+from domainadaptor.lab.records.store import Store
 from tests.lab.experiments.pictures import make_checkpoint, make_pictures
 
 
@@ -55,28 +55,32 @@ def test_records_are_kept_and_found_again(program, base):
     second = program(*arguments(base, "--method", "tent", "--output", str(kept), "--json"))
     assert first.returncode == 0, first.stderr
     assert json.loads(first.stdout) == json.loads(second.stdout)
-    assert len(list((kept / "records").glob("*.json"))) == 1
+    with Store(kept, readonly=True) as store:
+        assert len(store.runs()) == 1
 
 
-def test_a_damaged_record_is_made_again_and_said(program, base):
+def test_a_corrupt_record_is_reported_and_recomputed(program, base):
     words = arguments(base, "--method", "tent", "--output", str(base / "results"))
     program(*words)
-    (path,) = (base / "results" / "records").glob("*.json")
-    path.write_text(path.read_text()[:99])
+    with Store(base / "results") as store:
+        (name,) = store.runs()
+        store._db.execute("UPDATE entries SET body = substr(body, 1, 99) WHERE kind = 'evaluation'")
     result = program(*words)
     assert result.returncode == 0
-    assert f"{path.name} is corrupt" in result.stderr
+    assert f"Record {name} is corrupt and will be recomputed" in result.stderr
 
 
 def test_a_record_of_a_method_with_another_default_is_made_again(program, base):
     words = arguments(base, "--method", "tent", "--output", str(base / "results"), "--json")
     (first,) = json.loads(program(*words).stdout)
-    store = Store(base / "results")
-    store.write({**first, "defaults": {**first["defaults"], "lr": 0.5}, "took": -1})
+    with Store(base / "results") as store:
+        record = store.run(first["id"])
+        store.write(record.model_copy(update={"defaults": {**record.defaults, "lr": 0.5}, "took": -1.0}))
     (again,) = json.loads(program(*words).stdout)
     assert again["defaults"] == first["defaults"]
     assert again["took"] > 0
-    assert store.read(first["id"]) == again
+    with Store(base / "results", readonly=True) as store:
+        assert store.run(first["id"]).took == again["took"]
 
 
 def test_a_protocol_over_several_domains(program, base):
@@ -163,7 +167,7 @@ def test_what_is_said_of_raw_weights_makes_another_record(program, raw):
     kinds = ([], SAID[:2], ["--mean", "0.49", "0.48", "0.45"], ["--std", "0.2", "0.2", "0.2"])
     records = [json.loads(program(*raw, *more).stdout)[0] for more in kinds]
     assert len({record["id"] for record in records}) == len(kinds)
-    assert "raw" not in records[0]["run"]
+    assert not records[0]["run"]["raw"]
     assert records[2]["preprocessing"]["mean"] == [0.49, 0.48, 0.45]
 
 
@@ -185,11 +189,11 @@ def test_other_classes_are_refused(program, base):
 def test_lists_in_the_command_of_a_record_come_back_as_lists(program, base):
     import shlex
 
-    from domainadaptor.lab.experiments.networks import Located
-    from domainadaptor.lab.experiments.run_spec import Cell
+    from domainadaptor.lab.experiments.networks import LocatedNetwork
+    from domainadaptor.lab.experiments.run_spec import RunSpec
 
     checkpoint = base / "mine.safetensors"
-    cell = Cell("folders", ("night",), Located("mine", str(checkpoint)), "sar", {"skip": ["layer3", "bn1"]})
+    cell = RunSpec("folders", ("night",), LocatedNetwork("mine", str(checkpoint)), "sar", {"skip": ["layer3", "bn1"]})
     words = shlex.split(cell.command())[1:]
     (record,) = json.loads(program(*words, "--root", str(base / "pictures"), "--json").stdout)
     assert record["run"]["options"] == {"skip": ["layer3", "bn1"]}
@@ -210,7 +214,7 @@ def test_nothing_runs_where_a_later_name_is_wrong(program, base, more):
     kept = base / "results"
     result = program(*arguments(base, "--target", "night", "--method", "source", "--output", str(kept), *more))
     assert result.returncode == 1
-    assert not list(kept.rglob("*.json"))
+    assert not kept.exists()
 
 
 def test_what_is_named_twice_runs_once(program, base):

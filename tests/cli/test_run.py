@@ -3,14 +3,16 @@
 import json
 import shlex
 import signal
+import sqlite3
 
 import pytest
 import torch
 
 from domainadaptor.cli.run import _helpers
-from domainadaptor.lab.experiments.store import Store
+from domainadaptor.lab.experiments.spec import read_experiment
+from domainadaptor.lab.records.store import Store
+from domainadaptor.lab.records.training import TrainingRequest
 from tests.lab.experiments.pictures import make_checkpoint, make_pictures
-from tests.lab.experiments.small import records_of
 
 TEXT = """
 title = "Small"
@@ -39,6 +41,26 @@ def base(tmp_path, monkeypatch):
     return tmp_path
 
 
+def records(base):
+    with Store(base / "results", readonly=True) as store:
+        return store.runs()
+
+
+def plan(base, name="small"):
+    with Store(base / "results", readonly=True) as store:
+        return store.plan(name)
+
+
+def change(base, statement):
+    db = sqlite3.connect(base / "results" / "results.sqlite")
+    db.execute(statement)
+    db.commit()
+    db.close()
+
+
+ONE = "id = (SELECT MIN(id) FROM entries WHERE kind = 'evaluation')"
+
+
 def arguments(base, *more):
     return ["run", "experiments/small.toml", "--root", str(base / "pictures"), "--device", "cpu", *more]
 
@@ -51,8 +73,8 @@ def test_all_cells_are_run_and_shown(program, base):
     assert result.returncode == 0, result.stderr
     assert "untouched" in result.stdout
     assert "[2/2] small: AdaBN on night" in result.stderr
-    assert len(list((base / "results" / "records").glob("*.json"))) == 2
-    assert (base / "results" / "plans" / "small.json").is_file()
+    assert len(records(base)) == 2
+    assert plan(base).title == "Small"
 
 
 def test_again_it_runs_nothing(program, base):
@@ -82,12 +104,11 @@ def test_jobs_are_the_same_command_on_a_share_of_the_cores(program, base, monkey
     (words, env), *ends = started
     assert ends == ["ended", "ended"]
     assert env["OMP_NUM_THREADS"] == str(max(1, threads // 2))
-    for path in (base / "results" / "records").glob("*.json"):
-        path.unlink()
+    change(base, "DELETE FROM entries")
     # What it was told to run does the whole work by itself, and starts nobody else.
     result = program(*words[words.index("domainadaptor") + 1 :])
     assert result.returncode == 0, result.stderr
-    assert len(list((base / "results" / "records").glob("*.json"))) == 2
+    assert len(records(base)) == 2
     assert len(started) == 3
     assert not (base / "cache" / "images").exists()
 
@@ -96,18 +117,18 @@ def test_without_the_network_it_says_so_and_runs_nothing(program, base):
     result = program(*arguments(base))
     assert result.returncode == 1
     assert "no checkpoint at" in result.stderr
-    assert not list((base / "results" / "records").glob("*.json"))
+    assert not records(base)
 
 
 def test_the_list_says_what_is_there_and_what_is_missing(program, base):
     result = program("run", "--list", "--root", str(base / "pictures"), "--json")
     (row,) = json.loads(result.stdout)
     assert row["experiment"] == "small"
-    assert (row["cells"], row["done"], row["missing"]) == (2, 0, 2)
+    assert (row["runs"], row["done"], row["missing"]) == (2, 0, 2)
     program(*arguments(base, *OWN))
     result = program("run", "--list", "--root", str(base / "pictures"), *OWN, "--json")
     (row,) = json.loads(result.stdout)
-    assert (row["cells"], row["done"], row["missing"]) == (2, 2, 0)
+    assert (row["runs"], row["done"], row["missing"]) == (2, 2, 0)
 
 
 def test_records_of_a_network_that_is_gone_are_done_and_not_asked_for(program, base):
@@ -116,11 +137,11 @@ def test_records_of_a_network_that_is_gone_are_done_and_not_asked_for(program, b
     assert len(program(*arguments(base, "--missing")).stdout.splitlines()) == 1
     program(*arguments(base, *OWN))
     (row,) = json.loads(program("run", "--list", "--root", str(base / "pictures"), "--json").stdout)
-    assert (row["cells"], row["done"], row["missing"], row["minutes"]) == (2, 2, 0, 0)
+    assert (row["runs"], row["done"], row["missing"], row["minutes"]) == (2, 2, 0, 0)
     assert program(*arguments(base, "--missing")).stdout == ""
-    next((base / "results" / "records").glob("*.json")).unlink()
+    change(base, f"DELETE FROM entries WHERE {ONE}")
     (row,) = json.loads(program("run", "--list", "--root", str(base / "pictures"), "--json").stdout)
-    assert (row["cells"], row["done"], row["missing"]) == (2, 1, 1)
+    assert (row["runs"], row["done"], row["missing"]) == (2, 1, 1)
     assert len(program(*arguments(base, "--missing")).stdout.splitlines()) == 1
 
 
@@ -128,10 +149,14 @@ def test_records_of_a_network_that_was_trained_otherwise_are_not_those_of_this_o
     text = TEXT.replace('checkpoint = "none/{target}.safetensors"', 'train = { dataset = "folders", size = 12 }')
     (base / "experiments" / "small.toml").write_text(text)
     program(*arguments(base, *OWN))
-    store = Store(base / "results")
-    for record in records_of(store).values():
-        record["run"]["checkpoint"]["command"] = "domainadaptor train folders --size 12 --seed 0 --target night"
-        store.write({key: value for key, value in record.items() if key != "checksum"})
+    networks = read_experiment(base / "experiments" / "small.toml", base).networks
+    trained = networks.request("mine", "night", 0)
+    assert isinstance(trained, TrainingRequest)
+    with Store(base / "results") as store:
+        for record in store.runs().values():
+            checkpoint = record.run.checkpoint.model_copy(update={"training": trained})
+            run = record.run.model_copy(update={"checkpoint": checkpoint})
+            store.write(record.model_copy(update={"run": run}))
     (row,) = json.loads(program("run", "--list", "--root", str(base / "pictures"), "--json").stdout)
     assert row["done"] == 2
     (base / "experiments" / "small.toml").write_text(text.replace("size = 12", "size = 12, epochs = 3"))
@@ -141,20 +166,23 @@ def test_records_of_a_network_that_was_trained_otherwise_are_not_those_of_this_o
     assert "--epochs 3" in command
 
 
-def test_a_damaged_record_is_made_again_and_said(program, base):
+def test_a_corrupt_record_is_reported_and_recomputed(program, base):
     program(*arguments(base, *OWN))
-    path = sorted((base / "results" / "records").glob("*.json"))[0]
-    path.write_text(path.read_text()[:100])
+    before = records(base)
+    change(base, f"UPDATE entries SET body = substr(body, 1, 100) WHERE {ONE}")
     result = program(*arguments(base, *OWN))
     assert result.returncode == 0
-    assert "damaged" in result.stderr
-    assert json.loads(path.read_text())["id"] == path.stem
+    assert f"Record {min(before)} is corrupt and will be recomputed" in result.stderr
+    after = records(base)
+    assert {name: record.scores for name, record in after.items()} == {
+        name: record.scores for name, record in before.items()
+    }
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["run"], "which experiment"),
+        (["run"], "No experiment given"),
         (["run", "experiments/smal.toml"], "--list"),
         (["run", "--list", "nowhere"], "nowhere"),
         (["run", "experiments/small.toml", "--checkpoint", "mine"], "NAME=FILE"),
@@ -191,9 +219,10 @@ def test_an_experiment_that_cannot_run_does_not_stop_the_others(program, base):
     result = program("run", "experiments/another.toml", *words)
     assert result.returncode == 3, result.stderr
     assert list(json.loads(result.stdout)) == ["another", "small"]
-    assert len(list((base / "results" / "records").glob("*.json"))) == 2
-    plan = json.loads((base / "results" / "plans" / "another.json").read_text())
-    assert plan["tables"][0]["rows"][0]["cells"] == {"night": [None]}
+    assert len(records(base)) == 2
+    ((run,),) = plan(base, "another").tables[0].rows[0].cells["night"]
+    assert run.id == ""
+    assert "no checkpoint" in run.missing
 
 
 def test_mistakes_of_all_files_are_said_at_once_and_a_list_goes_without_them(program, base):
@@ -213,7 +242,7 @@ def test_the_file_of_networks_beside_them_is_no_experiment(program, base):
     (base / "experiments" / "networks.toml").write_text('[other]\ncheckpoint = "other.safetensors"\n')
     result = program(*arguments(base, "experiments/networks.toml", *OWN, "--missing"))
     assert result.returncode == 0, result.stderr
-    assert "which experiment" in program("run", "experiments/networks.toml").stderr
+    assert "No experiment given" in program("run", "experiments/networks.toml").stderr
 
 
 def test_two_experiments_of_one_name_are_refused(program, base):
@@ -230,8 +259,8 @@ def test_the_list_guesses_minutes_only_where_a_time_is_known(program, base):
     assert row["minutes"] is None
     (base / "experiments" / "small.toml").write_text(TEXT.replace("[rows", "milliseconds = 10_000\n[rows", 1))
     (row,) = json.loads(program(*words).stdout)
-    # 24 images at 10 s: plain, and once more for the source and for AdaBN
-    assert row["minutes"] == 16.0
+    # 24 images at 10 s: once plainly, and three passes for each of two methods that were never measured
+    assert row["minutes"] == 32.0
 
 
 def test_the_list_counts_published_images_where_the_data_are_not_here(program, base):
@@ -239,14 +268,14 @@ def test_the_list_counts_published_images_where_the_data_are_not_here(program, b
     text = text.replace("[rows", "milliseconds = 10\n[rows", 1)
     (base / "experiments" / "small.toml").write_text(text + text[text.index("[[table]]") :].replace("One", "Two"))
     (row,) = json.loads(program("run", "--list", "--root", str(base / "pictures"), "--json").stdout)
-    # 3,929 images at 10 ms: twice for each of two rows; a second table of the same cells costs nothing
-    assert (row["cells"], row["missing"], row["minutes"]) == (2, 2, 2.6)
+    # 3,929 images at 10 ms: four times for each of two rows; a second table of the same runs costs nothing
+    assert (row["runs"], row["missing"], row["minutes"]) == (2, 2, 5.2)
 
 
 def test_the_list_is_readable_in_a_narrow_terminal(program, base, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     shown = program("run", "--list", "--root", str(base / "pictures")).stdout
-    for word in ("small", "folders: mine", "missing", "minutes", "not known"):
+    for word in ("small", "folders: mine", "missing", "time", "unknown"):
         assert word in shown
     assert "…" not in shown
 
@@ -263,27 +292,27 @@ def test_missing_prints_commands_alone(program, base):
     assert line == f"domainadaptor train folders --size 12 --seed 0 --target night {place}"
 
 
-def test_a_list_leaves_a_damaged_record_where_it_is(program, base):
+def test_a_list_leaves_a_corrupt_record_where_it_is(program, base):
     program(*arguments(base, *OWN))
-    path = sorted((base / "results" / "records").glob("*.json"))[0]
-    path.write_text(path.read_text()[:99])
+    change(base, f"UPDATE entries SET body = substr(body, 1, 99) WHERE {ONE}")
+    before = (base / "results" / "results.sqlite").read_bytes()
     (row,) = json.loads(program("run", "--list", "--root", str(base / "pictures"), *OWN, "--json").stdout)
     assert row["done"] == 1
-    assert path.is_file()
+    assert (base / "results" / "results.sqlite").read_bytes() == before
 
 
 def test_a_run_without_the_data_keeps_what_the_plan_knew(program, base):
     program(*arguments(base, *OWN))
-    before = json.loads((base / "results" / "plans" / "small.json").read_text())
+    before = plan(base)
     (base / "empty").mkdir()
     words = arguments(base, *OWN)
     words[words.index(str(base / "pictures"))] = str(base / "empty")
     result = program(*words)
     assert result.returncode == 0
-    assert "2 cells cannot run now and stand as they were recorded" in result.stderr
+    assert "2 runs cannot be repeated now and keep their records" in result.stderr
     assert "untouched" in result.stdout
-    after = json.loads((base / "results" / "plans" / "small.json").read_text())
-    assert [row["cells"] for row in after["tables"][0]["rows"]] == [row["cells"] for row in before["tables"][0]["rows"]]
+    runs = [[run.id for run in table.runs()] for plan in (before, plan(base)) for table in plan.tables]
+    assert runs[0] == runs[1]
 
 
 def test_helpers_end_with_a_run_that_is_told_to(monkeypatch):

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from domainadaptor.cli.terminal import bar_columns
-from domainadaptor.lab.experiments.runner import Workshop
+from domainadaptor.lab.experiments.runner import Runner
 from tests.cli.test_run import OWN, arguments, base  # noqa: F401  (a fixture)
 
 SWEPT = """
@@ -43,7 +43,7 @@ def test_a_cell_is_called_by_its_row_and_its_swept_value(program, base):  # noqa
 
 
 def test_an_interrupted_run_shows_the_table_so_far(program, base, monkeypatch):  # noqa: F811
-    measure = Workshop.measure
+    measure = Runner.run
     begun = []
 
     def interrupted(self, cell, *more):
@@ -52,7 +52,7 @@ def test_an_interrupted_run_shows_the_table_so_far(program, base, monkeypatch): 
             raise KeyboardInterrupt
         return measure(self, cell, *more)
 
-    monkeypatch.setattr(Workshop, "measure", interrupted)
+    monkeypatch.setattr(Runner, "run", interrupted)
     result = program(*arguments(base, *OWN))
     assert result.returncode == 130
     rows = {

@@ -1,7 +1,7 @@
 """`domainadaptor evaluate`: a network on labeled test images, with the methods you name beside each other."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,11 +32,10 @@ from domainadaptor.cli.terminal import (
     out,
     print_json,
     progress_bar,
-    show_damaged,
     show_notes,
 )
 from domainadaptor.errors import BadOption
-from domainadaptor.options import check_choice, parse_options
+from domainadaptor.options import parse_options
 
 # Headings of reports, with digits.
 _ACCURACY = {"images": 0, "untouched": 1, "before step": 1, "after": 1, "better": 1, "worse": 1}
@@ -95,28 +94,27 @@ def evaluate(
     """Test a network on domains it never saw, untouched and adapted, under a protocol that says all of the order."""
     from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.evaluation.protocols import find_protocol
-    from domainadaptor.lab.experiments.analyses import MEASURES
-    from domainadaptor.lab.experiments.networks import Located, named_run
-    from domainadaptor.lab.experiments.run_spec import Cell, id_of
-    from domainadaptor.lab.experiments.runner import Workshop
-    from domainadaptor.lab.experiments.store import Store
-    from domainadaptor.lab.experiments.sweep import kept
+    from domainadaptor.lab.experiments.analyses import find_measurement
+    from domainadaptor.lab.experiments.networks import LocatedNetwork, named_run
+    from domainadaptor.lab.experiments.run_spec import RunSpec
+    from domainadaptor.lab.experiments.runner import Runner
+    from domainadaptor.lab.experiments.sweep import run_once
     from domainadaptor.lab.networks.loading import is_weights_file
     from domainadaptor.lab.networks.weights import WeightsOptions
     from domainadaptor.lab.prediction import read_classes
+    from domainadaptor.lab.records.store import Store
 
     methods = method or ["source", "domainadaptor-t"]
     if measure:
-        check_choice("--measure", measure, MEASURES)
-        method_options = {methods[0]: parse_options(MEASURES[measure], split_pairs(option), measure)}
+        method_options = {methods[0]: parse_options(find_measurement(measure), split_pairs(option), measure)}
     else:
         method_options = parse_options_by_method(methods, option)
     texts = split_pairs(protocol_option, "--protocol-option", "subset=128")
     protocol_options = parse_options(find_protocol(protocol), texts, protocol)
-    workshop = Workshop(root, cache_folder() / "images" if cache else None, find_device(device))
+    runner = Runner(root, cache_folder() / "images" if cache else None, find_device(device))
     argument = named_run(network, cache_folder() / "runs")
-    located = Located(
-        Path(argument).stem if is_weights_file(argument) else argument,
+    located = LocatedNetwork(
+        network,
         network,
         Path(argument) if is_weights_file(argument) else None,
         weights,
@@ -132,12 +130,12 @@ def evaluate(
             "weights? say --weights FILE or --weights pretrained"
         )
     options = parse_data_options(dataset, data_option)
-    domains = list(dict.fromkeys(target or _unseen(workshop, located, dataset, options)))
+    domains = list(dict.fromkeys(target or _unseen(runner, located, dataset, options)))
     for name in (*domains, *(source or ())):
-        workshop.dataset(dataset, options).domain(name)
+        runner.dataset(dataset, options).domain(name)
     streams = [(domain,) for domain in domains] if protocol == "leave-one-out" else [tuple(domains)]
-    cells = [
-        Cell(
+    specs = [
+        RunSpec(
             dataset=dataset,
             domains=stream,
             network=located,
@@ -156,18 +154,15 @@ def evaluate(
         for stream in streams  # all methods on one, so that the untouched network is asked once
         for name in ([methods[0]] if measure else dict.fromkeys(methods))
     ]
-    store = None if output is None else Store(output, show_damaged)
-    records = []
-    with progress_bar(total=0) as bar:
-        for cell in cells:
-            if store is not None:
-                workshop.write_manifest(cell, store)
-            bar.say(f"{cell.measure or cell.method} on {'+'.join(cell.domains)}")
-            measure_it = partial(workshop.measure, cell, bar.at)
-            records.append(
-                measure_it() if store is None else kept(store, id_of(workshop.run_of(cell)), cell, measure_it)
-            )
-    records.sort(key=lambda record: methods.index(record["run"].get("method", methods[0])))
+    with ExitStack() as stack:
+        store = None if output is None else stack.enter_context(Store(output, lambda text: show_notes([text])))
+        bar = stack.enter_context(progress_bar(total=0))
+        records = []
+        for spec in specs:
+            bar.say(f"{spec.measure or spec.method} on {'+'.join(spec.domains)}")
+            found = runner.run(spec, bar.at) if store is None else run_once(spec, runner, store, bar.at)
+            records.append({"id": found.id, **found.model_dump(mode="json", by_alias=True)})
+    records.sort(key=lambda record: methods.index(record["run"]["method"] or methods[0]))
     if as_json:
         print_json(records)
     else:
@@ -182,10 +177,10 @@ def evaluate(
         raise typer.Exit(Exit.SOME_SKIPPED)
 
 
-def _unseen(workshop: Any, located: Any, dataset: str, options: Mapping[str, Any]) -> list[str]:
+def _unseen(runner: Any, located: Any, dataset: str, options: Mapping[str, Any]) -> list[str]:
     """The domains that the network was not trained on; all of them where that is not known."""
-    domains = workshop.dataset(dataset, options).domains
-    sources = workshop.sources_of(located, dataset, options)
+    domains = runner.dataset(dataset, options).domains
+    sources = runner.sources_of(located, dataset, options)
     return [name for name in domains if name not in sources] or list(domains)
 
 
@@ -193,7 +188,7 @@ def _show(records: Sequence[Mapping[str, Any]]) -> None:
     from domainadaptor.lab.reports.grid import number
     from domainadaptor.lab.reports.views.details import MEANING, domain_numbers, numbers_of
 
-    if "values" in records[0]:
+    if records[0]["kind"] == "measurement":
         print_json([record["values"] for record in records])
         return
     for title, headings, caption in (

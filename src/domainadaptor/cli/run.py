@@ -1,4 +1,4 @@
-"""`domainadaptor run`: all cells of an experiment file, each once, whatever happens."""
+"""`domainadaptor run`: every run of an experiment file, each once."""
 
 import os
 import shlex
@@ -14,8 +14,9 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from domainadaptor.cli.run_display import Tables, display
+from domainadaptor.cli.run_display import RunTables, display_run
 from domainadaptor.cli.terminal import (
+    Cache,
     Device,
     Exit,
     Json,
@@ -24,113 +25,117 @@ from domainadaptor.cli.terminal import (
     find_device,
     out,
     print_json,
-    show_damaged,
+    print_text,
     show_notes,
 )
 from domainadaptor.errors import BadFile, BadOption
 
-if TYPE_CHECKING:  # torchvision and timm take seconds to import
-    from domainadaptor.lab.experiments.store import Store
-    from domainadaptor.lab.experiments.sweep import Grid
+if TYPE_CHECKING:  # these take seconds to import
+    from domainadaptor.lab.experiments.sweep import Sweep
+    from domainadaptor.lab.records.store import Store
 
 _FOLDER = Path("experiments")
+_NAMED = 4  # networks of an experiment that the list names
 
 
 def run(
     experiments: Annotated[
-        list[Path] | None, typer.Argument(metavar="EXPERIMENT...", help="Files, as experiments/comparison.toml.")
+        list[Path] | None,
+        typer.Argument(metavar="EXPERIMENT...", help="Files such as experiments/comparison.toml, or listed names."),
     ] = None,
     listed: Annotated[
-        bool, typer.Option("--list", help="Show the experiments in a folder, and what they need.")
+        bool, typer.Option("--list", help="List the experiments in a folder and what they need.")
     ] = False,
-    output: Annotated[Path, typer.Option(help="The folder for records; what is there is not run again.")] = Path(
-        "results"
-    ),
+    output: Annotated[
+        Path, typer.Option(metavar="DIR", help="Results folder. Runs that have a record there are not repeated.")
+    ] = Path("results"),
     checkpoint: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=FILE",
-            help="Your own checkpoint for a network, with {target} and {seed} where there are many.",
-        ),
+        typer.Option(metavar="NAME=FILE", help="Your own checkpoint for a network; may contain {target} and {seed}."),
     ] = None,
     missing: Annotated[
-        bool, typer.Option("--missing", help="Print the commands that make the networks that are missing; run nothing.")
+        bool, typer.Option("--missing", help="Print the commands that train the missing networks; run nothing.")
     ] = False,
     jobs: Annotated[
-        int,
-        typer.Option(min=1, help="Processes that share the cells and the cores; best is one a core, memory allowing."),
+        int, typer.Option(min=1, metavar="N", help="Processes that share the runs and the cores; best is one per core.")
     ] = 1,
+    export: Annotated[
+        bool, typer.Option("--export", help="Also write records.jsonl.gz to the results folder, for version control.")
+    ] = False,
     root: Root = None,
     device: Device = "auto",
-    cache: Annotated[bool, typer.Option(help="Keep decoded images on disk.")] = True,
+    cache: Cache = True,
     as_json: Json = False,
 ) -> None:
-    """Run experiments: every cell of their tables that has no record yet. The same command goes on after a stop."""
-    from domainadaptor.lab.data.image_cache import cache_folder
-    from domainadaptor.lab.experiments.runner import Workshop
-    from domainadaptor.lab.experiments.spec import NETWORKS, read_experiment
-    from domainadaptor.lab.experiments.sweep import Grid
-
-    files = list(experiments or ())
+    """Run experiments: every run of their tables that has no record yet. Repeat the command to resume."""
+    files = _files(experiments or [], listed)
+    own = dict(_pair(text) for text in checkpoint or ())
+    sweeps, invalid = _read(files, own, root, find_device(device), cache)
+    if invalid and not (listed and sweeps):
+        raise BadFile("\n".join(invalid))
     if listed:
-        folders = [path for path in files if path.is_dir()] or [_FOLDER]
-        files = [path for path in files if not path.is_dir()] or [
-            path for folder in folders for path in sorted(folder.glob("*.toml"))
-        ]
-    files = [path for path in files if path.name != NETWORKS]  # it lies beside them, so experiments/*.toml has it
-    if not files:
-        raise BadFile(
-            "which experiment? give a file, as experiments/comparison.toml; `domainadaptor run --list` shows them"
-        )
-    given = dict(_pair(text) for text in checkpoint or ())
-    workshop = Workshop(root, cache_folder() / "images" if cache else None, find_device(device))
-    grids: list[Grid] = []
-    refused: list[str] = []
-    for path in files:
-        try:
-            grids.append(Grid(read_experiment(path, cache_folder() / "runs", given, workshop.dataset), workshop))
-        except BadFile as error:
-            refused.append(str(error))
-    if refused and not (listed and grids):
-        raise BadFile("\n".join(refused))
-    names = [grid.experiment.name for grid in grids]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise BadOption(
-            f"there is more than one experiment {twice[0]!r}: run them one by one, each with its own --output"
-        )
-    if listed:
-        _list(grids, output, as_json)
-        show_notes(refused)
-        if refused:
+        _list(sweeps, output, as_json)
+        show_notes(invalid)
+        if invalid:
             raise typer.Exit(Exit.SOME_SKIPPED)
     elif missing:
-        for grid in grids:
-            _look_up(grid, output)
-        wanted = {command: why for grid in grids for command, why in grid.missing().items()}
-        show_notes(dict.fromkeys(wanted.values()))
-        place = f" {shlex.join(['--root', str(root)])}" if root else ""
-        for command, why in wanted.items():
-            if command != why:  # a reason alone is no command
-                typer.echo(command + place)
+        _print_missing(sweeps, output, root)
     else:
-        words = [
-            "run",
-            *map(str, files),
-            "--output",
-            str(output),
-            "--device",
-            device,
-            "--cache" if cache else "--no-cache",
-        ]
+        words = ["run", *map(str, files), "--output", str(output), "--device", device]
+        words += ["--cache" if cache else "--no-cache", *(["--root", str(root)] if root else [])]
         words += [word for text in checkpoint or () for word in ("--checkpoint", text)]
-        words += ["--root", str(root)] if root else []
         with _helpers(jobs, words):
-            _run(grids, output, as_json)
+            _run(sweeps, output, as_json, export)
+
+
+def _files(given: list[Path], listed: bool) -> list[Path]:
+    """Return the experiment files: those given, by path or name, or for a list those of a folder."""
+    from domainadaptor.lab.experiments.spec import NETWORKS
+
+    files = []
+    for path in given or ([_FOLDER] if listed else []):
+        named = _FOLDER / f"{path}.toml"
+        if listed and path.is_dir():
+            files += sorted(path.glob("*.toml"))
+        else:
+            files.append(named if not path.exists() and named.is_file() else path)
+    files = [path for path in files if path.name != NETWORKS]  # experiments/*.toml includes it
+    if not files:
+        place = _FOLDER.resolve()
+        hint = "`domainadaptor run --list` lists them" if place.is_dir() else f"there is no folder {str(place)!r}"
+        raise BadFile(f"No experiment given. Pass a file such as experiments/comparison.toml; {hint}")
+    return files
+
+
+def _read(
+    files: list[Path], own: dict[str, str], root: Path | None, device: Any, cache: bool
+) -> tuple[list["Sweep"], list[str]]:
+    """Return the sweeps of valid files, and what is wrong with the others."""
+    from domainadaptor.lab.data.image_cache import cache_folder
+    from domainadaptor.lab.experiments.runner import Runner
+    from domainadaptor.lab.experiments.spec import read_experiment
+    from domainadaptor.lab.experiments.sweep import Sweep
+
+    runner = Runner(root, cache_folder() / "images" if cache else None, device)
+    views = None
+    sweeps: list[Sweep] = []
+    invalid: list[str] = []
+    for path in files:
+        try:
+            sweeps.append(Sweep(read_experiment(path, cache_folder() / "runs", own, runner.dataset, views), runner))
+        except BadFile as error:
+            invalid.append(str(error))
+    names = [sweep.experiment.name for sweep in sweeps]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise BadOption(
+            f"There is more than one experiment {twice[0]!r}; run them separately, each with its own --output"
+        )
+    return sweeps, invalid
 
 
 @contextmanager
 def _helpers(jobs: int, words: list[str]) -> Iterator[None]:
-    """Other processes that run the same command on their share of the cores; records keep them apart."""
+    """Start more processes with the same command on their share of the cores; claims keep them apart."""
     if jobs == 1:
         yield
         return
@@ -139,136 +144,158 @@ def _helpers(jobs: int, words: list[str]) -> Iterator[None]:
     before = torch.get_num_threads()
     threads = max(1, before // jobs)
     torch.set_num_threads(threads)
-    said = subprocess.DEVNULL if err.is_terminal else None  # lines would break the bar
     others = [
         subprocess.Popen(
             [sys.executable, "-m", "domainadaptor", *words],
             env={**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)},
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=subprocess.DEVNULL if err.is_terminal else None,  # lines would break the progress bar
         )
         for _ in range(jobs - 1)
     ]
-    before_that = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # others end too
+    handler = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the others end too
     try:
-        yield  # until every cell is done, whoever did it
+        yield  # until every run is done
     finally:
-        signal.signal(signal.SIGTERM, before_that)
+        signal.signal(signal.SIGTERM, handler)
         torch.set_num_threads(before)
         for other in others:
             other.terminate()
             other.wait()
 
 
-def _run(grids: list["Grid"], output: Path, as_json: bool) -> None:
-    from domainadaptor.lab.experiments.store import Store
-    from domainadaptor.lab.experiments.sweep import Watcher, run_all
+def _run(sweeps: list["Sweep"], output: Path, as_json: bool, export: bool) -> None:
+    from domainadaptor.lab.records.store import Store
 
-    store = Store(output, show_damaged)
     failed: dict[str, str] = {}
     idle = []
-    for grid in grids:
-        cells = grid.runnable()
-        grid.look_up(store)
-        if not cells and grid.missing():
-            grid.write_plan(store)  # a report says what is missing
-            idle.append(f"{grid.experiment.name} cannot run: {_needs(grid)}")
-            continue
-        if standing := grid.standing():
-            why = "; ".join(dict.fromkeys(place.missing for place in standing))
-            show_notes([f"{len(standing)} cells cannot run now and stand as they were recorded: {why}"])
-        if grid.missing():
-            err.print(f"note: some cells cannot run: {_needs(grid)}", markup=False, highlight=False, soft_wrap=True)
-        tables = Tables(grid, store)
-        try:
-            with display(grid, tables, len(cells)) as show:
-                failed |= run_all(grid, store, Watcher(show.begun, show.images, show.ended))
-        except KeyboardInterrupt:
-            if not as_json:
-                tables.show()
-            err.print("interrupted: the same command goes on with the next cell", highlight=False)
-            raise typer.Exit(Exit.INTERRUPTED) from None
-        show_notes(show.cautions)
-        if not as_json:
-            tables.show()
+    with Store(output, lambda text: show_notes([text])) as store:
+        for sweep in sweeps:
+            sweep.look_up(store)
+            if not sweep.runnable() and sweep.missing():
+                sweep.write_plan(store)  # the report lists what is missing
+                idle.append(f"{sweep.experiment.name} cannot run: {_needs(sweep)}")
+            else:
+                failed |= _run_one(sweep, store, as_json)
+        if export:
+            store.export()
     for name, why in failed.items():
-        err.print(f"failed {name}: {why}", markup=False, highlight=False, soft_wrap=True)
-    if len(idle) == len(grids):
+        print_text(f"failed {name}: {why}", err)
+    if len(idle) == len(sweeps):
         raise BadFile("\n".join(idle))
     show_notes(idle)
     if as_json:
-        print_json({grid.experiment.name: grid.plan(output) for grid in grids})
+        print_json({sweep.experiment.name: sweep.plan(output).model_dump(mode="json") for sweep in sweeps})
     else:
-        said = f"Records in {output}; `domainadaptor report {shlex.quote(str(output))}` makes pages of them."
-        out.print(said, markup=False, highlight=False, soft_wrap=True)
+        print_text(f"Records are in {output}; `domainadaptor report {shlex.quote(str(output))}` makes tables of them.")
     if failed:
         raise typer.Exit(Exit.FAILED)
-    if any(grid.missing() for grid in grids):
+    if any(sweep.missing() for sweep in sweeps):
         raise typer.Exit(Exit.SOME_SKIPPED)
 
 
-def _needs(grid: "Grid") -> str:
-    """What is missing, and the commands that make it."""
-    missing = grid.missing()
-    reasons = "; ".join(dict.fromkeys(missing.values()))
+def _run_one(sweep: "Sweep", store: "Store", as_json: bool) -> dict[str, str]:
+    """Do the runs of one experiment and show its tables; return what failed."""
+    from domainadaptor.lab.experiments.sweep import RunProgress, run_sweep
+
+    if recorded := sweep.recorded():
+        why = "; ".join(dict.fromkeys(cell.missing for cell in recorded))
+        show_notes([f"{len(recorded)} runs cannot be repeated now and keep their records: {why}"])
+    if sweep.missing():
+        show_notes([f"some runs cannot run: {_needs(sweep)}"])
+    tables = RunTables(sweep, store)
+    try:
+        with display_run(sweep, tables) as shown:
+            failed = run_sweep(sweep, store, RunProgress(shown.begun, shown.images, shown.ended))
+    except KeyboardInterrupt:
+        if not as_json:
+            tables.show()
+        print_text("Interrupted; repeat the command to resume with the next run.", err)
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    show_notes(shown.cautions)
+    if not as_json:
+        tables.show()
+    return failed
+
+
+def _needs(sweep: "Sweep") -> str:
+    """Return what is missing, and the commands that make it."""
+    missing = sweep.missing()
     commands = "".join(f"\n  {command}" for command, why in missing.items() if command != why)
-    return f"{reasons}{commands}"
+    return f"{'; '.join(dict.fromkeys(missing.values()))}{commands}"
 
 
-_NAMED = 4  # networks of an experiment that its line in the list names
+def _print_missing(sweeps: list["Sweep"], output: Path, root: Path | None) -> None:
+    """Print the commands alone on standard output, and the reasons on standard error."""
+    with _existing(output) as store:
+        for sweep in sweeps:
+            sweep.look_up(store)
+    wanted = {command: why for sweep in sweeps for command, why in sweep.missing().items()}
+    show_notes(dict.fromkeys(wanted.values()))
+    place = f" {shlex.join(['--root', str(root)])}" if root else ""
+    for command, why in wanted.items():
+        if command != why:  # otherwise no command helps
+            typer.echo(command + place)
 
 
-def _list(grids: list["Grid"], output: Path, as_json: bool) -> None:
-    from domainadaptor.lab.experiments.estimate import minutes_for
+def _existing(output: Path) -> "Store":
+    """Open the records without writing anything."""
+    from domainadaptor.lab.records.store import Store
 
-    rows = []
-    for grid in grids:
-        store = _look_up(grid, output)
-        cells = grid.runnable()
-        left = {name: cell for name, cell in cells.items() if store is None or store.peek(name) is None}
-        absent = {repr(place.cell): place for place in grid.places if place.id is None}  # tables may share cells
-        missing = {key: place.cell for key, place in absent.items() if place.recorded is None}
-        rows.append(
-            {
-                "experiment": grid.experiment.name,
-                "title": grid.experiment.title,
-                "data": sorted({table.dataset for table in grid.experiment.tables}),
-                "networks": sorted({place.cell.network.label for place in grid.places}),
-                "cells": len(cells) + len(absent),
-                "done": len(cells) - len(left) + len(absent) - len(missing),
-                "missing": len(missing),
-                "minutes": minutes_for([*left.values(), *missing.values()], grid),
-            }
-        )
+    return Store(output, readonly=True)
+
+
+def _list(sweeps: list["Sweep"], output: Path, as_json: bool) -> None:
+    from domainadaptor.lab.experiments.estimate import minutes_for, passes_by_method
+
+    rows: list[dict[str, Any]] = []
+    with _existing(output) as store:
+        done = {name: record for name, record in store.runs().items() if not record.failed}
+        passes = passes_by_method(done.values())
+        for sweep in sweeps:
+            sweep.look_up(store)
+            specs = sweep.runnable()
+            left = {name: spec for name, spec in specs.items() if name not in done}
+            absent = {repr(cell.spec): cell for cell in sweep.cells if cell.id is None}  # tables may share runs
+            missing = {key: cell.spec for key, cell in absent.items() if cell.recorded is None}
+            rows.append(
+                {
+                    "experiment": sweep.experiment.name,
+                    "title": sweep.experiment.title,
+                    "data": sorted({table.dataset for table in sweep.experiment.tables}),
+                    "networks": sorted({cell.spec.network.label for cell in sweep.cells}),
+                    "runs": len(specs) + len(absent),
+                    "done": len(specs) - len(left) + len(absent) - len(missing),
+                    "missing": len(missing),
+                    "minutes": minutes_for([*left.values(), *missing.values()], sweep, passes),
+                }
+            )
     if as_json:
         print_json(rows)
         return
-    counted = ("cells", "done", "missing", "minutes")
-    table = Table(
-        "experiment, and what it needs",
-        *(Column(name, no_wrap=True, justify="right") for name in counted),
-        caption="missing: cells without a record whose data or network is not here (`run FILE --missing` says what "
-        "makes them); minutes: a guess for what is not done, on two cores",
+    headings = [Column(name, no_wrap=True, justify="right") for name in ("runs", "done", "missing", "time")]
+    caption = (
+        "missing: runs without a record whose data or network is not available (`run FILE --missing` prints the "
+        "commands that train networks); time: an estimate for what is not done, without training, on two cores"
     )
+    table = Table("experiment, and what it needs", *headings, caption=caption)
     for row in rows:
-        texts = ["not known" if row[name] is None else f"{row[name]:.0f}" for name in counted]
-        table.add_row(Text.assemble((str(row["experiment"]), "bold"), "\n", _needed(row)), *texts)
+        texts = [str(row["runs"]), str(row["done"]), str(row["missing"]), _duration(row["minutes"])]
+        table.add_row(Text.assemble((row["experiment"], "bold"), f"\n{row['title']}\n{_needed(row)}"), *texts)
     out.print(table)
 
 
-def _look_up(grid: "Grid", output: Path) -> "Store | None":
-    """The records that there are; looking makes no folders."""
-    from domainadaptor.lab.experiments.store import Store
-
-    if not (output / "records").is_dir():
-        return None
-    store = Store(output)
-    grid.look_up(store)
-    return store
+def _duration(minutes: float | None) -> str:
+    if minutes is None:
+        return "unknown"
+    for limit, divisor, unit in ((120, 1, "min"), (48 * 60, 60, "h")):
+        if minutes < limit:
+            return f"{minutes / divisor:.0f} {unit}"
+    return f"{minutes / 1440:.0f} days"
 
 
 def _needed(row: dict[str, Any]) -> str:
-    """The data and the networks of a row, the latter only begun where they are many."""
+    """Return the data and the networks of an experiment; only some if there are many."""
     networks = row["networks"]
     more = [f"and {len(networks) - _NAMED} more"] if len(networks) > _NAMED else []
     return f"{', '.join(row['data'])}: {', '.join([*networks[:_NAMED], *more])}"
@@ -278,6 +305,6 @@ def _pair(text: str) -> tuple[str, str]:
     name, equals, path = text.partition("=")
     if not equals or not path:
         raise BadOption(
-            f"--checkpoint {text!r}: expected NAME=FILE, as in testbed=mine/{{target}}-{{seed}}.safetensors"
+            f"--checkpoint {text!r}: expected NAME=FILE, such as testbed=mine/{{target}}-{{seed}}.safetensors"
         )
     return name, path

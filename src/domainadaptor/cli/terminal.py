@@ -164,11 +164,6 @@ def show_notes(notes: Iterable[str]) -> None:
         print_text(f"note: {note}", err)
 
 
-def show_damaged(name: str, why: str) -> None:
-    """Print that a record is corrupt."""
-    show_notes([f"record {name} is corrupt and will be recomputed: {why}"])
-
-
 def print_json(value: object) -> None:
     """Print JSON alone on standard output."""
     sys.stdout.write(json.dumps(value, indent=2) + "\n")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from domainadaptor.lab.records.store import Store
 from tests.lab.experiments.pictures import make_checkpoint, make_pictures
 
 
@@ -10,3 +11,9 @@ def base(tmp_path):
     make_pictures(tmp_path / "pictures")
     make_checkpoint(tmp_path / "mine.safetensors")
     return tmp_path
+
+
+@pytest.fixture
+def store(base):
+    with Store(base / "results", pytest.fail) as opened:
+        yield opened

@@ -1,12 +1,10 @@
 """A small experiment on small pictures, and its records."""
 
-import json
-
 import torch
 
-from domainadaptor.lab.experiments.runner import Workshop
+from domainadaptor.lab.experiments.runner import Runner
 from domainadaptor.lab.experiments.spec import read_experiment
-from domainadaptor.lab.experiments.sweep import Grid, Watcher
+from domainadaptor.lab.experiments.sweep import RunProgress, Sweep
 
 TEXT = """
 title = "Small"
@@ -28,15 +26,11 @@ domains = ["night", "dusk"]
 batch_size = 10
 """
 
-SILENT = Watcher(lambda *_: None, lambda *_: None, lambda *_: None)
+SILENT = RunProgress()
 
 
-def grid_of(base, text=TEXT, root="pictures"):
+def sweep_of(base, text=TEXT, root="pictures"):
     path = base / "small.toml"
     path.write_text(text.format(base=base))
-    workshop = Workshop(base / root, base / "images", torch.device("cpu"))
-    return Grid(read_experiment(path, base / "runs", dataset=workshop.dataset), workshop)
-
-
-def records_of(store):
-    return {path.stem: json.loads(path.read_text()) for path in (store.folder / "records").glob("*.json")}
+    runner = Runner(base / root, base / "images", torch.device("cpu"))
+    return Sweep(read_experiment(path, base / "runs", dataset=runner.dataset), runner)

@@ -2,31 +2,29 @@
 
 import pytest
 
-from domainadaptor.lab.experiments.networks import Located
-from tests.lab.experiments.small import TEXT, grid_of
+from domainadaptor.lab.experiments.networks import LocatedNetwork, Networks, read_networks
+from tests.lab.experiments.small import TEXT, sweep_of
 
 
 @pytest.mark.parametrize("text", ["{", "[]"])
 def test_another_file_called_record_does_no_harm(base, text):
     (base / "record.json").write_text(text)
-    assert len(grid_of(base).runnable()) == 4
+    assert len(sweep_of(base).runnable()) == 4
 
 
 def test_every_network_that_is_missing_is_named(base):
     text = TEXT.replace("mine.safetensors", "{{target}}-{{seed}}.safetensors")
-    grid = grid_of(base, text + "seeds = [0, 1]\n")
-    said = " ".join(grid.missing().values())
+    said = " ".join(sweep_of(base, text + "seeds = [0, 1]\n").missing().values())
     assert all(f"{target}-{seed}.safetensors" in said for target in ("night", "dusk") for seed in (0, 1))
 
 
 def test_networks_that_are_missing_are_named_with_their_command(base):
-    grid = grid_of(base, TEXT.replace('network = "mine"\ndomains', 'network = "absent"\ndomains'))
-    assert grid.runnable() == {}
-    (command, *_) = grid.missing()
+    sweep = sweep_of(base, TEXT.replace('network = "mine"\ndomains', 'network = "absent"\ndomains'))
+    assert sweep.runnable() == {}
+    (command, *_) = sweep.missing()
     assert command.startswith("domainadaptor train pacs --network resnet20 --seed 0")
-    plan = grid.plan()
-    assert plan["tables"][0]["rows"][0]["cells"] == {"night": [None], "dusk": [None]}
-    assert plan["tables"][0]["rows"][0]["commands"]["night"] == [command]
+    ((run,),) = sweep.plan().tables[0].rows[0].cells["night"]
+    assert (run.id, run.command) == ("", command)
 
 
 def test_options_of_training_are_words_of_its_command(base):
@@ -35,7 +33,7 @@ def test_options_of_training_are_words_of_its_command(base):
         'network = "resnet20", select = "swad", select_option = {{ ratio = 0.2 }}, option = {{ outer_lr = 0.5 }}, '
         'algorithm = "mvrml" }}',
     )
-    (command, *_) = grid_of(base, text).missing()
+    (command, *_) = sweep_of(base, text).missing()
     assert "--select swad --select-option ratio=0.2 --option outer_lr=0.5 --algorithm mvrml" in command
 
 
@@ -44,40 +42,55 @@ MORE = '[networks.more]\nstart = "absent"\ntrain = {{ dataset = "pacs", network 
 
 
 def test_a_network_that_starts_from_one_that_is_missing_asks_for_that_one_and_knows_its_own_training(base):
-    grid = grid_of(base, TEXT.replace(*START).replace('[rows."unt', MORE, 1))
-    network = grid.places[0].cell.network
+    sweep = sweep_of(base, TEXT.replace(*START).replace('[rows."unt', MORE, 1))
+    network = sweep.cells[0].spec.network
     assert "--epochs" not in network.command
-    own = "domainadaptor train pacs --network resnet20 --epochs 2 --seed 0 --weights {} --target night"
-    assert network.is_trained_by(own.format("pacs-resnet20-32-erm-on-a+b-seed0-0123456789")), (
-        "its name is not known here"
-    )
-    assert not network.is_trained_by(own.format("a-run").replace("--epochs 2", "--epochs 3"))
+    assert network.training.settings.epochs == 2
+    assert network.training.start.settings.epochs == 30
+    assert network.training.target == "night"
+
+
+def request(train, target="night", seed=0, **more):
+    problems = []
+    tables = {"mine": {"train": {"dataset": "pacs", **train}, **more}, "long": {"train": {"dataset": "pacs"}}}
+    tables["short"] = {"train": {"dataset": "pacs", "epochs": 5}}
+    tables["file"] = {"checkpoint": "a.safetensors"}
+    entries = read_networks(tables, problems)
+    assert not problems
+    return Networks(entries, None).request("mine", target, seed)
 
 
 @pytest.mark.parametrize(
-    ("command", "same"),
+    ("other", "same"),
     [
-        ("domainadaptor train pacs --lr 0.1 --epochs 6 --target 'the night'", True),
-        ("domainadaptor train pacs --target 'the night' --epochs 6 --lr 0.1", True),
-        ("domainadaptor train pacs --lr 6 --epochs 0.1 --target 'the night'", False),
-        ("domainadaptor train pacs --lr 0.1 --epochs 12 --target 'the night'", False),
-        ("domainadaptor train pacs --lr 0.1 --epochs 6 --target 'the night' --precision bfloat16", False),
-        ("domainadaptor train vlcs --lr 0.1 --epochs 6 --target 'the night'", False),
-        ("", True),  # somebody's own file, of which nothing is known
+        (request({"epochs": 6, "lr": 0.5}), True),
+        (request({"lr": 0.5, "epochs": 6, "momentum": 0.9}), True),  # its default
+        (request({"lr": 0.5, "epochs": 6, "network": "torchvision:resnet18", "head_lr": 10}), True),
+        (request({"lr": 0.25, "epochs": 6}), False),
+        (request({"lr": 0.5, "epochs": 12}), False),
+        (request({"lr": 0.5, "epochs": 6, "precision": "bfloat16"}), False),
+        (request({"lr": 0.5, "epochs": 6, "dataset": "vlcs"}), False),
+        (request({"lr": 0.5, "epochs": 6}, target="dusk"), False),
+        (request({"lr": 0.5, "epochs": 6}, seed=1), False),
+        (request({"lr": 0.5, "epochs": 6}, sources=["night"]), False),
+        (request({"lr": 0.5, "epochs": 6}, start="long"), False),
+        (None, True),  # a user's own file, of which nothing is known
     ],
 )
-def test_two_commands_train_the_same_network_if_all_their_options_are_the_same(command, same):
-    network = Located("mine", "mine", training="domainadaptor train pacs --lr 0.1 --epochs 6 --target 'the night'")
-    assert network.is_trained_by(command) is same
+def test_two_trainings_are_the_same_if_all_their_settings_are(other, same):
+    network = LocatedNetwork("mine", "mine", training=request({"lr": 0.5, "epochs": 6}))
+    assert network.may_be_trained_by(other) is same
+    assert LocatedNetwork("mine", "mine").may_be_trained_by(other)
 
 
-def test_another_start_is_another_network():
-    network = Located("mine", "mine", training="domainadaptor train pacs --weights long-run --epochs 2")
-    assert network.is_trained_by("domainadaptor train pacs --epochs 2 --weights long-run")
-    assert not network.is_trained_by("domainadaptor train pacs --epochs 2 --weights short-run")
+def test_another_start_is_another_training():
+    starts = [request({}, start=name) for name in ("long", "short", "file")]
+    assert len({start.model_dump_json() for start in starts}) == 3
+    assert starts[2].settings.weights == "a.safetensors"
+    assert request({}, start="long") == starts[0]
 
 
-def test_a_start_that_is_there_keeps_its_name_even_if_it_is_that_of_its_plan(base):
+def test_a_start_that_is_there_is_named_in_the_command(base):
     published = '[networks.resnet20]\nnetwork = "resnet20"\n' + MORE.replace('"absent"', '"resnet20"')
-    grid = grid_of(base, TEXT.replace(*START).replace('[rows."unt', published, 1))
-    assert "--weights resnet20" in grid.places[0].cell.network.training
+    sweep = sweep_of(base, TEXT.replace(*START).replace('[rows."unt', published, 1))
+    assert "--weights resnet20" in sweep.cells[0].spec.network.command

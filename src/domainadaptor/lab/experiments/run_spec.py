@@ -1,108 +1,89 @@
-"""A cell: everything that decides one measured number, and the short name that follows from it."""
+"""One run: everything that decides its numbers, before data and network are opened."""
 
-import hashlib
 import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from domainadaptor.lab.experiments.networks import Located
-
-_LABELS = ("name", "command", "note")  # of a checkpoint: what it is called does not change what it answers
+from domainadaptor.lab.experiments.networks import LocatedNetwork
+from domainadaptor.lab.records.runs import CheckpointInfo, RunSettings
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One network, one method, one order of images."""
+class RunSpec:
+    """One network, one method or measurement, one order of images."""
 
     dataset: str
     domains: tuple[str, ...]
-    network: Located
+    network: LocatedNetwork
     method: str = "source"
     options: Mapping[str, Any] = field(default_factory=dict)
     data_options: Mapping[str, Any] = field(default_factory=dict)
     protocol: str = "leave-one-out"
     protocol_options: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int = 64
-    images: int | None = None  # of each domain at most
+    images: int | None = None  # per domain at most
     order: int = 0  # seed of the order of images, and of which they are
     seed: int = 0  # of the method, and of the network that was trained
-    sources: tuple[str, ...] = ()  # whose images a method may look at as source images; the network's own otherwise
-    measure: str = ""  # another measurement than a method's accuracy
+    sources: tuple[str, ...] = ()  # domains that stand for the source; the network's own otherwise
+    measure: str = ""  # a measurement instead of the method's accuracy
 
-    def run(self, data: str, checkpoint: Mapping[str, Any], seen: Sequence[str] = ()) -> dict[str, Any]:
-        """For a record: the settings, with the fingerprint of the data and what is known of the network.
+    def settings(self, data: str, checkpoint: CheckpointInfo, validation: Sequence[str] = ()) -> RunSettings:
+        """Return the settings as a record has them.
 
         Args:
-            data: The fingerprint.
-            checkpoint: What is known of the network.
-            seen: Domains that it was trained on, of which validation images alone are taken.
+            data: Fingerprint of the data set.
+            checkpoint: The opened network.
+            validation: Domains that it was trained on, of which only validation images are used.
         """
-        settings: dict[str, Any] = {
-            "dataset": self.dataset,
-            "data_options": dict(self.data_options),
-            "data": data,
-            "domains": list(self.domains),
-            "checkpoint": dict(checkpoint),
-        }
-        settings |= {"validation": list(seen)} if seen else {}
-        # Only where it was said: all other cells keep their names.
-        settings |= {"raw": raw} if (raw := self.network.raw.settings()) else {}
-        if self.measure:
-            return settings | {
-                "measure": self.measure,
-                "options": dict(self.options),
-                "batch_size": self.batch_size,
-                "images": self.images,
-                "order": self.order,
-                "seed": self.seed,
-            }
-        return settings | {
+        evaluated: dict[str, Any] = {
             "method": self.method,
-            "options": dict(self.options),
             "protocol": self.protocol,
             "protocol_options": dict(self.protocol_options),
-            "batch_size": self.batch_size,
-            "images": self.images,
-            "order": self.order,
-            "seed": self.seed,
-            "sources": list(self.sources),
+            "sources": self.sources,
         }
+        return RunSettings(
+            dataset=self.dataset,
+            data_options=dict(self.data_options),
+            data=data,
+            domains=self.domains,
+            checkpoint=checkpoint,
+            validation=tuple(validation),
+            raw=self.network.raw.settings(),
+            measure=self.measure,
+            options=dict(self.options),
+            batch_size=self.batch_size,
+            images=self.images,
+            order=self.order,
+            seed=self.seed,
+            **({} if self.measure else evaluated),
+        )
 
     def command(self) -> str:
-        """What repeats this cell alone."""
+        """Return the command that repeats this run, or that makes its network if that is missing."""
         if self.network.missing:
             return self.network.command
         words = ["domainadaptor", "evaluate", self.network.argument, self.dataset]
         words += ["--weights", self.network.weights] if self.network.weights else []
         words += self.network.raw.words()
-        words += [word for name, value in self.data_options.items() for word in ("--data-option", _pair(name, value))]
+        words += _pairs("--data-option", self.data_options)
         words += [word for domain in self.domains for word in ("--target", domain)]
-        words += ["--method", self.method] if not self.measure else ["--measure", self.measure]
-        words += [word for name, value in self.options.items() for word in ("--option", _pair(name, value))]
-        if self.protocol != "leave-one-out":
-            words += ["--protocol", self.protocol]
-        words += [
-            word for name, value in self.protocol_options.items() for word in ("--protocol-option", _pair(name, value))
-        ]
+        words += ["--measure", self.measure] if self.measure else ["--method", self.method]
+        words += _pairs("--option", self.options)
+        words += [] if self.protocol == "leave-one-out" else ["--protocol", self.protocol]
+        words += _pairs("--protocol-option", self.protocol_options)
         words += [word for source in self.sources for word in ("--source", source)]
-        for flag, value, usual in (
+        for flag, value, default in (
             ("--batch-size", self.batch_size, 64),
             ("--images", self.images, None),
             ("--order", self.order, 0),
             ("--seed", self.seed, 0),
         ):
-            words += [flag, str(value)] if value != usual else []
+            words += [] if value == default else [flag, str(value)]
         return shlex.join(words)
 
 
-def id_of(run: Mapping[str, Any]) -> str:
-    """A short name that differs where anything that decides the numbers does."""
-    known = {name: value for name, value in run["checkpoint"].items() if name not in _LABELS}
-    text = json.dumps({**run, "checkpoint": known}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _pair(name: str, value: object) -> str:
-    return f"{name}={json.dumps(value) if isinstance(value, list) else value}"
+def _pairs(flag: str, options: Mapping[str, Any]) -> list[str]:
+    pairs = [f"{name}={json.dumps(value) if isinstance(value, list) else value}" for name, value in options.items()]
+    return [word for pair in pairs for word in (flag, pair)]

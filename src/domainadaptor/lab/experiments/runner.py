@@ -1,4 +1,4 @@
-"""Runs cells: opens what they name, once for many cells, and measures."""
+"""Runs experiments: opens data sets and networks once for many runs, and measures."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,23 +22,26 @@ from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.evaluation.evaluate import Counted, PlainLogits, SegmentLoader, evaluate
 from domainadaptor.lab.evaluation.protocols import ImageRef, Segment, arrange, protocol_options, shuffled
-from domainadaptor.lab.experiments.analyses import MEASURES, Setting, training_record
-from domainadaptor.lab.experiments.networks import Located, training_command
-from domainadaptor.lab.experiments.run_spec import Cell, id_of
-from domainadaptor.lab.experiments.store import FORMAT, Store
+from domainadaptor.lab.experiments.analyses import MeasurementInputs, find_measurement
+from domainadaptor.lab.experiments.networks import LocatedNetwork, training_command
+from domainadaptor.lab.experiments.run_spec import RunSpec
 from domainadaptor.lab.files import digest_of
 from domainadaptor.lab.method_inputs import options_from
 from domainadaptor.lab.networks.loading import LoadedNetwork, load_network
+from domainadaptor.lab.records.plans import Manifest
+from domainadaptor.lab.records.runs import CheckpointInfo, RunSettings
+from domainadaptor.lab.records.store import AnyRun, Store, build
+from domainadaptor.lab.records.training import RECORD_FILE, TrainingRecord, read_training
 from domainadaptor.lab.revision import revision
 from domainadaptor.options import defaults_of
 
-_DECIDING = ("torchvision", "timm", "pillow", "numpy")  # packages that decode, resize, or build networks
-_SOURCE_IMAGES = 2000  # that a method may look at, as EATA's authors
+_PACKAGES = ("torchvision", "timm", "pillow", "numpy")  # that decode, resize, or build networks
+_SOURCE_IMAGES = 2000  # that a method may see, as in the EATA paper
 
 
 @dataclass
-class Workshop:
-    """Data sets, images and the network that were opened last, so that the next cell finds them."""
+class Runner:
+    """Keeps data sets, images and the last network open for the next run."""
 
     root: Path | None
     images: Path | None  # cache of decoded images; None decodes them each time
@@ -46,77 +49,85 @@ class Workshop:
     preparing: Progress = lambda *_: None
     _datasets: dict[str, DomainDataset] = field(default_factory=dict)
     _fingerprints: dict[str, str] = field(default_factory=dict)
-    _pictures: dict[tuple[str, str, Preprocessing], DomainImages] = field(
-        default_factory=dict
-    )  # by data set and options
-    _known: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _origins: dict[str, tuple[str, str]] = field(default_factory=dict)  # of a network: its data set, its images
+    _images: dict[tuple[str, str, Preprocessing], DomainImages] = field(default_factory=dict)
+    _checkpoints: dict[str, CheckpointInfo] = field(default_factory=dict)
+    _origins: dict[str, tuple[str, str]] = field(default_factory=dict)  # network -> its data set and fingerprint
     _network: tuple[str, LoadedNetwork] | None = None
-    _plain: tuple[Any, PlainLogits] = (None, {})  # of the last network and stream, for the next method to meet them
+    _plain: tuple[Any, PlainLogits] = (None, {})  # logits of the source model on the last stream
 
     def dataset(self, name: str, options: Mapping[str, Any] | None = None) -> DomainDataset:
-        """The data set of that name, opened once."""
+        """Return a data set, opened once."""
         key = _key(name, options or {})
         if key not in self._datasets:
             self._datasets[key] = open_dataset(name, self.root, **dict(options or {}))
         return self._datasets[key]
 
     def fingerprint(self, name: str, options: Mapping[str, Any]) -> str:
-        """Of the data set; it takes a while for a large one."""
+        """Return the fingerprint of a data set, computed once."""
         key = _key(name, options)
         if key not in self._fingerprints:
             self._fingerprints[key] = self.dataset(name, options).fingerprint()
         return self._fingerprints[key]
 
-    def write_manifest(self, cell: Cell, store: Store) -> None:
-        """Writes what the data set of a cell holds beside the records, once."""
-        fingerprint = self.fingerprint(cell.dataset, cell.data_options)
-        store.write_manifest(fingerprint, self.dataset(cell.dataset, cell.data_options).manifest)
+    def write_provenance(self, spec: RunSpec, store: Store) -> None:
+        """Write the manifest of the data set, and the training record of the network, unless they are there."""
+        if not store.has("manifest", self.fingerprint(spec.dataset, spec.data_options)):
+            content = self.dataset(spec.dataset, spec.data_options).manifest()
+            store.write(Manifest.model_validate_json(json.dumps(content)))
+        trained = _training_record(spec.network)
+        if trained is not None and not store.has("training", trained.id):
+            store.write(trained)
 
-    def run_of(self, cell: Cell) -> dict[str, Any]:
-        """The settings of a cell, as its record has them.
+    def settings(self, spec: RunSpec) -> RunSettings:
+        """Return the settings of a run as its record has them.
 
         Raises:
-            AdaptationError: Data or network are not there.
+            AdaptationError: Data or network are not available.
         """
-        known = self._known_of(cell.network, cell.seed)
-        return cell.run(self.fingerprint(cell.dataset, cell.data_options), known, self._seen(cell))
+        known = self._checkpoint(spec.network).model_copy(update={"seed": spec.seed})
+        return spec.settings(self.fingerprint(spec.dataset, spec.data_options), known, self._seen(spec))
 
-    def measure(self, cell: Cell, progress: Counted = lambda *_: None) -> dict[str, Any]:
-        """Runs a cell; its record, without a sum.
+    def run(self, spec: RunSpec, progress: Counted = lambda *_: None) -> AnyRun:
+        """Do a run and return its record.
 
         Raises:
             AdaptationError: Something that it needs is missing, or does not fit.
         """
-        run = self.run_of(cell)
+        settings = self.settings(spec)
         begun = time.perf_counter()
-        record = {
-            "kind": "measurement" if cell.measure else "evaluation",
-            "format": FORMAT,
-            "id": id_of(run),
-            "run": run,
-            "command": cell.command(),
-        }
-        measured = self._values(cell) if cell.measure else self._scores(cell, progress)
+        measured = self._measure(spec) if spec.measure else self._evaluate(spec, progress)
+        return build(
+            {
+                **self._head(spec, settings),
+                **measured,
+                "preprocessing": asdict(self.open(spec.network).preprocessing),
+                "defaults": defaults(spec),
+                "took": round(time.perf_counter() - begun, 2),
+            }
+        )
+
+    def failed(self, spec: RunSpec, reason: str) -> AnyRun:
+        """Return the record of a run that failed."""
+        return build(self._head(spec, self.settings(spec)) | {"failed": reason})
+
+    def _head(self, spec: RunSpec, settings: RunSettings) -> dict[str, Any]:
         return {
-            **record,
-            **measured,
-            "preprocessing": json.loads(json.dumps(asdict(self.open(cell.network).preprocessing))),
-            "defaults": defaults(cell),
-            "took": round(time.perf_counter() - begun, 2),
+            "kind": "measurement" if spec.measure else "evaluation",
+            "run": settings.model_dump(mode="json"),
+            "command": spec.command(),
             "environment": environment(self.device),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
 
-    def _scores(self, cell: Cell, progress: Counted) -> dict[str, Any]:
-        dataset = self.dataset(cell.dataset, cell.data_options)
-        opened = self._open_for(cell)
-        unnamed = _check_classes(opened, dataset)
-        test, segments = self.stream(cell, opened)
-        options = self._options(cell, opened, test, segments)
-        adaptor = domainadaptor.adapt(opened.network, cell.method, **options)
-        found = evaluate(adaptor, segments, test, len(dataset.classes), progress, self._plain_logits(cell))
-        met = {
+    def _evaluate(self, spec: RunSpec, progress: Counted) -> dict[str, Any]:
+        dataset = self.dataset(spec.dataset, spec.data_options)
+        opened = self._open_for(spec)
+        cautions = [*_check_classes(opened, dataset), *self._source_cautions(spec)]
+        test, segments = self.stream(spec, opened)
+        options = self._options(spec, opened, test, segments)
+        adaptor = domainadaptor.adapt(opened.network, spec.method, **options)
+        found = evaluate(adaptor, segments, test, len(dataset.classes), progress, self._plain_logits(spec))
+        used = {
             (item.domain, dataset.domain(item.domain).examples[item.position].name)
             for segment in segments
             for batch in segment.batches
@@ -126,166 +137,166 @@ class Workshop:
             f"{domain}/{name}": why
             for domain, held in test.pictures.items()
             for name, why in held.skipped.items()
-            if (domain, name) in met
+            if (domain, name) in used
         }
         images = {domain: score["images"] for domain, score in found["scores"].items()}
         if not images:
-            raise BadFile(f"none of the images of {', '.join(cell.domains)} can be read: {skipped}")
-        cautions = [*unnamed, *self._sources_tested(cell)]
+            raise BadFile(f"None of the images of {', '.join(spec.domains)} can be read: {skipped}")
         notes = [*opened.notes, *cautions, *found.pop("notes")]
-        record = {"images": images, "skipped": skipped, "classes": list(dataset.classes), **found, "notes": notes}
-        return record | ({"cautions": cautions} if cautions else {})
+        return {
+            "images": images,
+            "skipped": skipped,
+            "classes": dataset.classes,
+            **found,
+            "notes": notes,
+            "cautions": cautions,
+        }
 
-    def stream(self, cell: Cell, opened: LoadedNetwork) -> tuple[SegmentLoader, list[Segment]]:
-        """The images of a cell and their order."""
-        dataset = self.dataset(cell.dataset, cell.data_options)
-        pictures, items = {}, {}
-        seen = self._seen(cell)
-        for domain in cell.domains:
+    def _measure(self, spec: RunSpec) -> dict[str, Any]:
+        measurement = find_measurement(spec.measure)
+        opened = self._open_for(spec)
+        test, segments = self.stream(spec, opened)
+        dataset = self.dataset(spec.dataset, spec.data_options)
+        inputs = MeasurementInputs(opened, dataset, test, segments, spec.network.path)
+        values = measurement(inputs, **spec.options)
+        return {"values": values.model_dump(mode="json", by_alias=True), "notes": opened.notes}
+
+    def stream(self, spec: RunSpec, opened: LoadedNetwork) -> tuple[SegmentLoader, list[Segment]]:
+        """Return the images of a run and their order."""
+        dataset = self.dataset(spec.dataset, spec.data_options)
+        images, items = {}, {}
+        seen = self._seen(spec)
+        for domain in spec.domains:
+            images[domain] = self._images_of(spec, domain, opened.preprocessing)
             part: Split = "val" if domain in seen else "test"
-            pictures[domain] = self._pictures_of(cell, domain, opened.preprocessing)
-            items[domain] = shuffled(_items(dataset, domain, part), cell.order, cell.images)
-        segments = arrange(cell.protocol, items, cell.batch_size, cell.order, cell.protocol_options)
-        return SegmentLoader(pictures, opened.preprocessing, self.device), segments
+            items[domain] = shuffled(_items(dataset, domain, part), spec.order, spec.images)
+        segments = arrange(spec.protocol, items, spec.batch_size, spec.order, spec.protocol_options)
+        return SegmentLoader(images, opened.preprocessing, self.device), segments
 
-    def _plain_logits(self, cell: Cell) -> PlainLogits:
-        stream = replace(cell, method="", options={}, seed=0, sources=())
+    def _plain_logits(self, spec: RunSpec) -> PlainLogits:
+        stream = replace(spec, method="", options={}, seed=0, sources=())
         if self._plain[0] != stream:
             self._plain = stream, {}
         return self._plain[1]
 
-    def _values(self, cell: Cell) -> dict[str, Any]:
-        if cell.measure not in MEASURES:
-            raise BadOption(f"there is no measurement {cell.measure!r}; available: {', '.join(MEASURES)}")
-        opened = self._open_for(cell)
-        test, segments = self.stream(cell, opened)
-        dataset = self.dataset(cell.dataset, cell.data_options)
-        setting = Setting(opened, dataset, test, segments, cell.network.path)
-        values = MEASURES[cell.measure](setting, **cell.options)
-        return {"values": values, "notes": list(opened.notes)}
-
     def _options(
-        self, cell: Cell, opened: LoadedNetwork, test: SegmentLoader, segments: Sequence[Segment]
+        self, spec: RunSpec, opened: LoadedNetwork, test: SegmentLoader, segments: Sequence[Segment]
     ) -> dict[str, Any]:
-        """The method's options: those of the cell, and what it needs and can be had."""
+        """Return the options of the run, and what its method needs and the run can provide."""
         own = options_from(
-            cell.method,
+            spec.method,
             heads=opened.heads,
             preprocessing=opened.preprocessing,
-            source_images=self._source_images(cell, opened),
+            source_images=self._source_images(spec, opened),
             target_images=_Batches(test, segments),
-            seed=cell.seed,
+            seed=spec.seed,
         )
-        return {**own, **cell.options}
+        return {**own, **spec.options}
 
-    def _source_images(self, cell: Cell, opened: LoadedNetwork) -> "_Batches | None":
-        """Some of the images that the network was trained on, in plain batches."""
-        dataset = self.dataset(cell.dataset, cell.data_options)
-        sources = cell.sources or self.sources_of(cell.network, cell.dataset, cell.data_options)
+    def _source_images(self, spec: RunSpec, opened: LoadedNetwork) -> "_Batches | None":
+        """Return some of the images that the network was trained on."""
+        dataset = self.dataset(spec.dataset, spec.data_options)
+        sources = spec.sources or self.sources_of(spec.network, spec.dataset, spec.data_options)
         if not sources:
             return None
         items: list[ImageRef] = []
         for source in sources:
             items += _items(dataset, source, "train") or _items(dataset, source, "test")
-        order = np.random.default_rng(cell.order).permutation(len(items))[:_SOURCE_IMAGES]
+        order = np.random.default_rng(spec.order).permutation(len(items))[:_SOURCE_IMAGES]
         chosen = tuple(items[at] for at in order)
-        pictures = {source: self._pictures_of(cell, source, opened.preprocessing) for source in sources}
+        images = {source: self._images_of(spec, source, opened.preprocessing) for source in sources}
         batches = tuple(chosen[start : start + 64] for start in range(0, len(chosen), 64))
-        return _Batches(SegmentLoader(pictures, opened.preprocessing, self.device), [Segment("sources", batches, True)])
+        return _Batches(SegmentLoader(images, opened.preprocessing, self.device), [Segment("sources", batches, True)])
 
-    def _pictures_of(self, cell: Cell, domain: str, preprocessing: Preprocessing) -> DomainImages:
-        key = (_key(cell.dataset, cell.data_options), domain, preprocessing)
-        if key not in self._pictures:
-            pictures = DomainImages(self.dataset(cell.dataset, cell.data_options).domain(domain), preprocessing)
+    def _images_of(self, spec: RunSpec, domain: str, preprocessing: Preprocessing) -> DomainImages:
+        key = (_key(spec.dataset, spec.data_options), domain, preprocessing)
+        if key not in self._images:
+            images = DomainImages(self.dataset(spec.dataset, spec.data_options).domain(domain), preprocessing)
             if self.images is not None:
-                pictures.cache(self.images, self.preparing)
-            self._pictures[key] = pictures
-        return self._pictures[key]
+                images.cache(self.images, self.preparing)
+            self._images[key] = images
+        return self._images[key]
 
-    def open(self, network: Located) -> LoadedNetwork:
-        """The network, and what belongs to it."""
+    def open(self, network: LocatedNetwork) -> LoadedNetwork:
+        """Return the network with its preprocessing, classes and heads."""
         key = _network_key(network)
         if self._network is None or self._network[0] != key:
             argument = str(network.path) if network.path is not None else network.argument
             opened = load_network(argument, network.weights, network.raw.classes, self.root).prepared(network.raw)
-            if (
-                network.path is not None
-                and key in self._known
-                and digest_of(network.path) != self._known[key]["sha256"]
-            ):
+            known = self._checkpoints.get(key)
+            if network.path is not None and known is not None and digest_of(network.path) != known.sha256:
                 raise BadFile(
-                    f"{str(network.path)!r} was replaced meanwhile: the same command runs it as another network"
+                    f"{str(network.path)!r} was replaced during the run; repeat the command to use the new file"
                 )
             opened.network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
             self._network = key, opened
         return self._network[1]
 
-    def _open_for(self, cell: Cell) -> LoadedNetwork:
-        """The network of a cell; its outputs in the order of the data set's classes, where they were named."""
-        opened = self.open(cell.network)
-        if cell.network.raw.classes:
-            opened = opened.in_order(self.dataset(cell.dataset, cell.data_options).classes)
-            self._network = _network_key(cell.network), opened
+    def _open_for(self, spec: RunSpec) -> LoadedNetwork:
+        """Return the network of a run, with its outputs in the order of the data set's classes if they have names."""
+        opened = self.open(spec.network)
+        if spec.network.raw.classes:
+            opened = opened.in_order(self.dataset(spec.dataset, spec.data_options).classes)
+            self._network = _network_key(spec.network), opened
         return opened
 
-    def sources_of(self, network: Located, dataset: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """The domains of a data set that a network was trained on: it has the same name, or the same images."""
-        known = self._known_of(network, 0)
+    def sources_of(self, network: LocatedNetwork, dataset: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the domains of a data set that a network was trained on: same name, or same images."""
+        known = self._checkpoint(network)
         name, images = self._origins[_network_key(network)]
         if self.dataset(dataset, options).name == name or (images and self.fingerprint(dataset, options) == images):
-            return tuple(source for source in known["sources"] if source in self.dataset(dataset, options).domains)
+            return tuple(source for source in known.sources if source in self.dataset(dataset, options).domains)
         return ()
 
-    def _seen(self, cell: Cell) -> list[str]:
-        sources = self.sources_of(cell.network, cell.dataset, cell.data_options)
-        return [domain for domain in cell.domains if domain in sources]
+    def _seen(self, spec: RunSpec) -> list[str]:
+        sources = self.sources_of(spec.network, spec.dataset, spec.data_options)
+        return [domain for domain in spec.domains if domain in sources]
 
-    def _sources_tested(self, cell: Cell) -> list[str]:
-        """What must be said where a network is tested on a domain that it was, or may have been, trained on."""
-        seen = self._seen(cell)
-        known = self._known_of(cell.network, cell.seed)
-        own = [f"{domain} is a source of this network: its validation images were taken" for domain in seen]
-        return own + [
-            f"{domain} has the name of a domain that this network was trained on, in "
-            f"{self._origins[_network_key(cell.network)][0]!r}: if they are the same images, this is no test"
-            for domain in cell.domains
-            if domain in known["sources"] and domain not in seen
+    def _source_cautions(self, spec: RunSpec) -> list[str]:
+        """Return warnings about domains that the network was, or may have been, trained on."""
+        seen = self._seen(spec)
+        name, _ = self._origins[_network_key(spec.network)]
+        return [f"{domain} is a source of this network: its validation images were used" for domain in seen] + [
+            f"{domain} is also the name of a source domain of this network, in {name!r}: if the images are the same, "
+            "this is not a test"
+            for domain in spec.domains
+            if domain in self._checkpoint(spec.network).sources and domain not in seen
         ]
 
-    def _known_of(self, network: Located, seed: int) -> dict[str, Any]:
-        """What a record says of a network."""
+    def _checkpoint(self, network: LocatedNetwork) -> CheckpointInfo:
         key = _network_key(network)
-        if key not in self._known:
-            self._known[key] = self._look_at(network)
-        return {"name": network.label, **self._known[key], "seed": seed}
+        if key not in self._checkpoints:
+            self._checkpoints[key] = self._inspect(network)
+        return self._checkpoints[key].model_copy(update={"name": network.label})
 
-    def _look_at(self, network: Located) -> dict[str, Any]:
-        command = network.command
+    def _inspect(self, network: LocatedNetwork) -> CheckpointInfo:
+        info = CheckpointInfo(name=network.label, sha256="", seed=0, training=network.training, command=network.command)
         try:
             opened = self.open(network)
         except AdaptationError:
             if network.path is None or not network.path.is_file():
                 raise
-            # A file that cannot be used has a digest still: its cells have a name, fail, and are recorded as failed.
+            # A file that cannot be opened still has a digest: its runs have ids, fail, and are recorded as failed.
             self._origins[_network_key(network)] = "", ""
-            return {"sha256": digest_of(network.path), "command": command, "sources": []}
+            return info.model_copy(update={"sha256": digest_of(network.path)})
         self._origins[_network_key(network)] = opened.dataset, str(opened.recipe.get("data", ""))
-        beside = None if network.path is None else network.path.parent / "record.json"
-        if not command and beside is not None:
-            command = str(training_record(beside).get("command", "")) or training_command(opened.recipe)
-        return {
-            "sha256": digest_of(network.path) if network.path is not None else _tensors(opened.network),
-            "command": command,
-            "network": opened.name,
-            "size": opened.preprocessing.size,
-            "sources": list(opened.sources),
-            "note": "; ".join(opened.notes),
-        }
+        trained = _training_record(network)
+        command = network.command or (trained.command if trained else "") or training_command(opened.recipe)
+        return info.model_copy(
+            update={
+                "sha256": digest_of(network.path) if network.path is not None else _weights_digest(opened.network),
+                "command": command,
+                "network": opened.name,
+                "size": opened.preprocessing.size,
+                "sources": tuple(opened.sources),
+                "note": "; ".join(opened.notes),
+            }
+        )
 
 
 @dataclass(frozen=True)
 class _Batches:
-    """Images without labels, in batches, that can be gone through again and again."""
+    """Images without labels, in batches, that can be iterated repeatedly."""
 
     test: SegmentLoader
     segments: Sequence[Segment]
@@ -296,31 +307,41 @@ class _Batches:
                 yield pixels.to(self.test.device)
 
 
-def _network_key(network: Located) -> str:
+def _training_record(network: LocatedNetwork) -> TrainingRecord | None:
+    """Return the training record next to a checkpoint, if there is one."""
+    try:
+        return None if network.path is None else read_training(network.path.parent / RECORD_FILE)
+    except ValueError:
+        return None
+
+
+def _network_key(network: LocatedNetwork) -> str:
     return f"{network.argument} {network.weights} {network.raw}"
 
 
 def _key(name: str, options: Mapping[str, Any]) -> str:
-    """Of a data set: other options may be other images under the same name."""
+    """Return a key of a data set: other options may give other images under the same name."""
     return json.dumps([name, dict(options)], sort_keys=True)
 
 
-def defaults(cell: Cell) -> dict[str, Any]:
-    """The values of the options that a cell leaves to its method or measurement and its protocol, for a record."""
-    known = defaults_of(MEASURES[cell.measure]) if cell.measure else domainadaptor.method_info(cell.method).defaults
-    left = {name: value for name, value in known.items() if name not in cell.options}
-    for name, value in protocol_options(cell.protocol).items() if not cell.measure else ():
-        left |= {f"{cell.protocol} {name}": value} if name not in cell.protocol_options else {}
-    return cast(dict[str, Any], json.loads(json.dumps(left, default=repr)))
+def defaults(spec: RunSpec) -> dict[str, Any]:
+    """Return the values of the options that a run leaves to its method or measurement and its protocol."""
+    known = (
+        defaults_of(find_measurement(spec.measure)) if spec.measure else domainadaptor.method_info(spec.method).defaults
+    )
+    left = {name: value for name, value in known.items() if name not in spec.options}
+    for name, value in protocol_options(spec.protocol).items() if not spec.measure else ():
+        left |= {f"{spec.protocol} {name}": value} if name not in spec.protocol_options else {}
+    return json.loads(json.dumps(left, default=repr))  # type: ignore[no-any-return]
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """Versions and machine, for a record."""
+    """Return versions and machine, for a record."""
     return {
         "domainadaptor": domainadaptor.__version__,
         "commit": revision(),
         "torch": torch.__version__,
-        **{name: version(name) for name in _DECIDING},
+        **{name: version(name) for name in _PACKAGES},
         "python": platform.python_version(),
         "device": str(device),
         "threads": torch.get_num_threads(),
@@ -330,13 +351,11 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """The name of the processor, where the system tells."""
+    """Return the name of the processor, if the system provides it."""
     cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor()
+    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
 
 
 def _items(dataset: DomainDataset, domain: str, part: Split) -> list[ImageRef]:
@@ -346,16 +365,16 @@ def _items(dataset: DomainDataset, domain: str, part: Split) -> list[ImageRef]:
 
 
 def _check_classes(opened: LoadedNetwork, dataset: DomainDataset) -> list[str]:
-    """Refuses a network for other classes; what must be said where its outputs have no names."""
+    """Refuse a network for other classes; return a warning if its outputs have no names."""
     own, wanted = tuple(opened.classes), tuple(dataset.classes)
     if own == wanted:
         return []
     if own == tuple(map(str, range(len(wanted)))):
-        return [f"the outputs of {opened.name} have no names: taken for {_some(wanted)}, in this order"]
+        return [f"the outputs of {opened.name} have no names: taken as {_some(wanted)}, in this order"]
     raise BadOption(
-        f"{opened.name} tells {len(own)} classes apart ({_some(own)}), {dataset.name} has {len(wanted)} "
-        f"({_some(wanted)}): expected the same in the same order. Name the folders of classes as the network does, or "
-        "train one on these"
+        f"{opened.name} has {len(own)} classes ({_some(own)}), {dataset.name} has {len(wanted)} ({_some(wanted)}): "
+        "expected the same in the same order. Name the class folders like the network's classes, or train a network "
+        "on these"
     )
 
 
@@ -363,8 +382,8 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
 
 
-def _tensors(network: nn.Module) -> str:
-    """The SHA-256 of all weights, for a network that is no file of ours."""
+def _weights_digest(network: nn.Module) -> str:
+    """Return the SHA-256 of all weights, for a network that is not a checkpoint file."""
     digest = hashlib.sha256()
     for name, tensor in sorted(network.state_dict().items()):
         digest.update(name.encode() + tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())

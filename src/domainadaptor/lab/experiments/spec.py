@@ -1,22 +1,26 @@
-"""Experiment files: tables of rows and columns, checked whole before anything runs."""
+"""Experiment files: tables of rows and columns, validated as a whole before anything runs."""
 
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field, JsonValue, PrivateAttr
+
 import domainadaptor
+from domainadaptor import registry
 from domainadaptor.errors import AdaptationError, BadFile, BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.registry import data_options
 from domainadaptor.lab.evaluation.protocols import check_protocol, protocol_options
-from domainadaptor.lab.experiments import kinds
-from domainadaptor.lab.experiments.analyses import MEASURES
-from domainadaptor.lab.experiments.networks import Networks, pattern_mistake, read_plans
-from domainadaptor.lab.experiments.table import SWEPT, Experiment, Row, TableSpec
-from domainadaptor.lab.experiments.trial import complaint, wrong_options
-from domainadaptor.options import coerce_options, suggestion
+from domainadaptor.lab.experiments.analyses import find_measurement, needs_images
+from domainadaptor.lab.experiments.file_model import FileModel, Names, Positive, Seed, Seeds, Texts, Values
+from domainadaptor.lab.experiments.networks import LocatedNetwork, Networks, pattern_problems, read_networks
+from domainadaptor.lab.experiments.run_spec import RunSpec
+from domainadaptor.lab.records.base import Options
+from domainadaptor.lab.records.plans import PaperNumber, PaperNumbers, check_file_name
+from domainadaptor.options import coerce_options, defaults_of, suggestion
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,123 +28,221 @@ else:
     import tomli as tomllib
 
 NETWORKS = "networks.toml"
-SHOWS = (
-    "accuracy",
-    "accuracy-curve",
-    "time",
-    "price",
-    "alpha",
-    "details",
-    "segments",
-    "statistics-distances",
-    "statistics-variance",
-    "classifier-norms",
-    "loss-curves",
-)
-_TOP = {
-    "title": kinds.TEXT,
-    "about": kinds.TEXT,
-    "remarks": kinds.SENTENCES,
-    "table": kinds.TABLES,
-    "rows": kinds.TABLE,
-    "networks": kinds.TABLE,
-}
-_TABLE = {
-    "title": kinds.TEXT,
-    "dataset": kinds.TEXT,
-    "data_options": kinds.OPTIONS,
-    "network": kinds.TEXT,
-    "domains": kinds.NAMES,
-    "groups": kinds.GROUPS,
-    "sweep": kinds.TABLE,
-    "seeds": kinds.SEEDS,
-    "images": kinds.COUNT,
-    "batch_size": kinds.COUNT,
-    "order": kinds.SEED,
-    "protocol": kinds.TEXT,
-    "protocol_options": kinds.OPTIONS,
-    "sources": kinds.NAMES,
-    "show": kinds.TEXT,
-    "mean": kinds.FLAG,
-    "corner": kinds.TEXT,
-    "rows": kinds.NAMES,
-    "measure": kinds.TEXT,
-    "paper": kinds.PAPER_TABLE,
-}
-_ROW = {
-    "method": kinds.TEXT,
-    "network": kinds.TEXT,
-    "paper": kinds.PAPER,
-    "group": kinds.TEXT,
-    "images": kinds.COUNT,
-    "batch_size": kinds.COUNT,
-    "protocol": kinds.TEXT,
-    "protocol_options": kinds.OPTIONS,
-    "measure": kinds.TEXT,
-}
-_NO_ROW = Row("", "source", {}, {})
+SWEPT = ("batch_size", "images")  # what a sweep may vary besides options of methods and protocols
+_PROTOCOL = "leave-one-out"
+_FROM_RUN = ("source_images", "target_images", "task", "learned_loss")  # options taken from the network and the data
 OpenDataset = Callable[[str, Mapping[str, Any]], DomainDataset]
-_FILES = ("index", "training")  # of a report, which calls its files as experiments are called
+Locate = Callable[[str, str | None, int], LocatedNetwork]
+
+
+class RowSpec(FileModel, extra="allow"):
+    """One row of a table; other keys are options of its method or measurement."""
+
+    __pydantic_extra__: dict[str, JsonValue]
+
+    method: str = ""
+    network: str = ""
+    paper: str | PaperNumber | None = None  # what the paper's numbers call it, or the one number that it is
+    group: str = ""
+    images: Positive | None = None
+    batch_size: Positive | None = None
+    protocol: str | None = None
+    protocol_options: Options | None = None
+    measure: str = ""
+    _label: str = PrivateAttr("")
+
+    @property
+    def label(self) -> str:
+        """Its heading."""
+        return self._label
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of its method or measurement."""
+        return dict(self.__pydantic_extra__)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of its runs that replace the table's."""
+        own = {name: getattr(self, name) for name in ("images", "batch_size", "protocol", "protocol_options")}
+        return {name: value for name, value in own.items() if value is not None}
+
+
+class SweepSpec(FileModel):
+    """An option with one column per value."""
+
+    option: str
+    values: Values
+
+
+class TableSpec(FileModel):
+    """One table: rows, columns, and what its runs share."""
+
+    title: str = ""
+    dataset: str = ""
+    data_options: Options = {}
+    network: str = ""
+    domains: Names = ()
+    groups: dict[str, Names] = {}  # column -> domains of one stream
+    sweep: SweepSpec | None = None
+    seeds: Seeds = (0,)
+    images: Positive | None = None
+    batch_size: Positive = 64
+    order: Seed = 0
+    protocol: str = _PROTOCOL
+    protocol_options: Options = {}
+    sources: Names = ()
+    show: str = ""  # the view of the report; accuracy, or what is measured
+    mean: bool = True
+    corner: str = "method"
+    rows: Names = ()  # all of the file otherwise
+    measure: str = ""
+    paper: PaperNumbers | None = None
+    _lines: tuple[RowSpec, ...] = PrivateAttr(())
+
+    @property
+    def lines(self) -> tuple[RowSpec, ...]:
+        """Its rows."""
+        return self._lines
+
+    def columns(self) -> list[str]:
+        """Return the headings of the columns."""
+        return [str(value) for value in self.sweep.values] if self.sweep else list(self.groups or self.domains)
+
+    def view(self) -> str:
+        """Return the view that presents it."""
+        return self.show or self.measure or next((row.measure for row in self.lines), "") or "accuracy"
+
+    def sample(self) -> str:
+        """Return in words how many images and seeds there are, and in which batches."""
+        if not any(needs_images(row.measure or self.measure) for row in self.lines):
+            return f"no test images: read off the trained networks, {len(self.seeds)} of each target"
+        swept = self.sweep.option if self.sweep else ""
+        parts = [
+            "full test sets" if self.images is None else f"{self.images} seeded images per domain",
+            f"{len(self.seeds)} seeds" if len(self.seeds) > 1 else "one seed",
+            f"batches of {self.batch_size}",
+            "" if self.protocol == _PROTOCOL else self.protocol,
+        ]
+        parts = [
+            part
+            for name, part in zip(("images", "", "batch_size", ""), parts, strict=True)
+            if name != swept or not name
+        ]
+        for row in self.lines:
+            own = {name: value for name, value in row.settings.items() if value != getattr(self, name)}
+            listed = " and ".join(f"{name.replace('_', ' ')} {value}" for name, value in own.items())
+            parts.append(f"{row.label} with {listed}" if own else "")
+        return ", ".join(part for part in parts if part)
+
+    def runs(self, row: RowSpec, column: str, seed: int, locate: Locate) -> list[RunSpec]:
+        """Return the runs behind one number of one seed: one, or one per domain where a sweep averages over them."""
+        settings: dict[str, Any] = {
+            "protocol": self.protocol,
+            "protocol_options": dict(self.protocol_options),
+            "batch_size": self.batch_size,
+            "images": self.images,
+            **row.settings,
+        }
+        measure = row.measure or self.measure
+        options = row.options
+        if self.sweep:
+            name, value = self.sweep.option, self.sweep.values[self.columns().index(column)]
+            if name in SWEPT:
+                settings[name] = value
+            elif name in protocol_options(settings["protocol"]):
+                settings["protocol_options"] = {**settings["protocol_options"], name: value}
+            elif name in _known_options(row, measure) and name not in options:
+                options[name] = value  # other rows have the same number in every column
+        streams = list(self.groups.values()) or [(domain,) for domain in self.domains]
+        if not self.sweep:
+            streams = [streams[self.columns().index(column)]]
+        return [
+            RunSpec(
+                dataset=self.dataset,
+                domains=stream,
+                network=locate(row.network or self.network, stream[0] if len(stream) == 1 else None, seed),
+                method=row.method or "source",
+                options=options,
+                data_options=self.data_options,
+                order=self.order,
+                seed=seed,
+                sources=self.sources,
+                measure=measure,
+                **settings,
+            )
+            for stream in streams
+        ]
+
+
+class _File(FileModel):
+    title: str = ""
+    about: str = ""
+    remarks: Texts = ()
+    table: list[dict[str, Any]] = Field(default=[], min_length=1)
+    rows: dict[str, dict[str, Any]] = {}
+    networks: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A valid experiment file."""
+
+    name: str
+    file: Path
+    title: str
+    about: str
+    remarks: tuple[str, ...]
+    tables: tuple[TableSpec, ...]
+    networks: Networks
 
 
 def read_experiment(
-    path: Path, runs: Path, given: Mapping[str, str] | None = None, dataset: OpenDataset | None = None
+    path: Path,
+    runs: Path,
+    given: Mapping[str, str] | None = None,
+    dataset: OpenDataset | None = None,
+    views: Collection[str] | None = None,
 ) -> Experiment:
-    """An experiment from its file; the networks that it names are in networks.toml beside it.
+    """Read an experiment file, with the networks in networks.toml next to it.
 
     Args:
         path: The file.
-        runs: Where trained networks lie.
-        given: Names of networks -> a user's own checkpoints, with {target} and {seed} where there are several.
-        dataset: Opens a data set, which is asked for the domains that are named, where it is there.
+        runs: The folder of trained networks.
+        given: Names of networks -> the user's own checkpoints, with {target} and {seed} where there are several.
+        dataset: Opens a data set, to check the names of domains if it is available.
+        views: Names that `show` may have; not checked if None.
 
     Raises:
-        BadFile: It is missing, or anything in it is wrong: all that is wrong is said at once.
+        BadFile: It is missing, or anything in it is wrong; all problems are listed.
     """
     content = _toml(path)
-    mistakes = kinds.wrong_kinds(content, _TOP)
-    mistakes += [f"{key!r} is missing" for key in ("title", "table") if key not in content]
-    if not re.fullmatch(r"[\w-][\w.-]*", path.stem) or path.stem in _FILES:
-        mistakes.append(
-            f"the file is called {path.name!r}: expected letters, digits and hyphens, and neither of {_FILES}, since "
-            "reports call their files like that"
-        )
-    said = {key: value for key, value in content.items() if key in _TOP and kinds.fits(value, _TOP[key])}
+    problems = [f"{key!r} is missing" for key in ("title", "table") if key not in content]
+    try:
+        check_file_name(path.stem)
+    except ValueError as error:
+        problems.append(f"rename the file: {error}")
+    file = _File.read(content, problems)
     beside = path.parent / NETWORKS
-    entries = (_toml(beside) if beside.is_file() else {}) | said.get("networks", {})
-    plans = read_plans(entries, mistakes)
-    for name, pattern in (given or {}).items():
-        if name not in plans:
-            mistakes.append(f"--checkpoint {name}=…: {suggestion(name, plans)}")
-        elif wrong := pattern_mistake(pattern):
-            mistakes.append(f"--checkpoint {name}=…: {wrong}")
-    rows = {
-        label: made
-        for label, entry in said.get("rows", {}).items()
-        if (made := _row(label, entry, mistakes)) is not None
-    }
-    networks = Networks(plans, runs, given or {})
-    tables = []
-    for number, entry in enumerate(said.get("table", []), 1):
-        found = _table(number, entry, rows, set(said.get("rows", {})), networks, set(entries), mistakes, dataset)
-        tables += [] if found is None else [found]
-    if mistakes:
-        raise refusal(path, mistakes)
-    return Experiment(
-        path.stem,
-        path,
-        content["title"],
-        content.get("about", "").strip(),
-        tuple(content.get("remarks", ())),
-        tuple(tables),
-        networks,
-    )
-
-
-def refusal(path: Path, mistakes: Sequence[str]) -> BadFile:
-    """The error that names all mistakes of a file."""
-    lines = "\n".join(f"  - {mistake}" for mistake in mistakes)
-    return BadFile(f"{str(path)!r} cannot be run, nothing was:\n{lines}")
+    tables = (_toml(beside) if beside.is_file() else {}) | file.networks
+    networks = Networks(read_networks(tables, problems), runs, given or {})
+    for name, pattern in networks.given.items():
+        wrong = [suggestion(name, tables)] if name not in tables else pattern_problems(pattern)
+        problems += [f"--checkpoint {name}=…: {text}" for text in wrong]
+    rows = {label: _row(label, entry, problems) for label, entry in file.rows.items()}
+    found = []
+    for number, entry in enumerate(file.table, 1):
+        own: list[str] = []
+        table = TableSpec.read(entry, own)
+        table._lines = tuple(rows[label] for label in table.rows or rows if label in rows)
+        own += _table_problems(table, entry, rows, networks, dataset, views)
+        where = f"table {number}" + (f" ({table.title!r})" if table.title else "")
+        problems += [f"{where}: {text}" for text in dict.fromkeys(own)]
+        found.append(table)
+    if problems:
+        lines = "\n".join(f"  - {problem}" for problem in problems)
+        raise BadFile(f"Invalid experiment file {str(path)!r}; nothing was run:\n{lines}")
+    return Experiment(path.stem, path, file.title, file.about.strip(), file.remarks, tuple(found), networks)
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -148,205 +250,156 @@ def _toml(path: Path) -> dict[str, Any]:
         return dict(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
         raise BadFile(
-            f"no experiment at {str(path)!r} ({error.strerror or error}); `domainadaptor run --list` shows those in "
-            "the folder experiments"
+            f"No experiment file at {str(path)!r} ({error.strerror or error}); `domainadaptor run --list` lists the "
+            "folder experiments"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadFile(f"{str(path)!r} is no TOML: {error}") from error
+        raise BadFile(f"{str(path)!r} is not valid TOML: {error}") from error
 
 
-def _row(label: str, entry: Any, mistakes: list[str]) -> Row | None:
-    where = f"row {label!r}"
-    if not isinstance(entry, dict):
-        mistakes.append(f"{where}: expected a table, got {entry!r}")
-        return None
-    options = {key: value for key, value in entry.items() if key not in _ROW}
-    wrong = kinds.wrong_kinds(entry, _ROW | dict.fromkeys(options, kinds.PLAIN))
-    measure = entry.get("measure", "")
-    method = entry.get("method", "source" if measure else "")
-    if not method:
-        wrong.append(f"it has no method; {suggestion('', domainadaptor.list_methods())}")
-    elif isinstance(method, str) and isinstance(measure, str) and kinds.fits(options, kinds.OPTIONS):
-        wrong += _wrong_measure(measure, options) if measure else wrong_options(method, options)
-    if wrong:
-        mistakes += [f"{where}: {text}" for text in wrong]
-        return None
-    settings = {key: entry[key] for key in ("images", "batch_size", "protocol", "protocol_options") if key in entry}
-    return Row(
-        label,
-        method,
-        options,
-        settings,
-        entry.get("network", ""),
-        entry.get("paper"),
-        entry.get("group", ""),
-        measure,
-    )
+def _row(label: str, entry: Mapping[str, Any], problems: list[str]) -> RowSpec:
+    wrong: list[str] = []
+    row = RowSpec.read(entry, wrong)
+    row._label = label
+    if not row.method and not row.measure and not {"method", "measure"} & set(entry):
+        wrong.append(f"method is missing; {suggestion('', domainadaptor.list_methods())}")
+    given = {name: value for name, value in entry.items() if name not in RowSpec.model_fields}
+    if row.method or row.measure:
+        wrong += _option_problems(row, row.measure, given)
+    problems += [f"row {label!r}: {text}" for text in dict.fromkeys(wrong)]
+    return row
 
 
-def _table(
-    number: int,
-    entry: Mapping[str, Any],
-    rows: Mapping[str, Row],
-    labels: set[str],
-    networks: Networks,
-    named: set[str],
-    mistakes: list[str],
-    dataset: OpenDataset | None,
-) -> TableSpec | None:
-    where = f"table {number}" + (f" ({entry['title']!r})" if "title" in entry else "")
-    before = len(mistakes)
-    say = lambda text: mistakes.append(f"{where}: {text}")  # noqa: E731
-    for key in ("title", "dataset", "network"):
-        if key not in entry:
-            say(f"{key!r} is missing")
-    for wrong in kinds.wrong_kinds(entry, _TABLE):
-        say(wrong)
-    if ("domains" in entry) == ("groups" in entry):
-        say("expected domains, or groups of them")
-    # The rest of a table is looked at too, so that all mistakes are said at once.
-    entry = {key: value for key, value in entry.items() if key in _TABLE and kinds.fits(value, _TABLE[key])}
-    for label in entry.get("rows", ()):
-        if label not in labels:
-            say(f"there is no row {label!r}; {suggestion(label, labels)}")
-    if not labels:
-        say("expected rows, each under [rows.NAME]")
-    chosen = [rows[label] for label in entry.get("rows", rows) if label in rows]
-    crowds = [name for name, stream in entry.get("groups", {}).items() if len(stream) > 1]
-    own = [entry["network"]] if "network" in entry else []
-    for name in dict.fromkeys([*own, *(row.network for row in chosen if row.network)]):
-        if name not in named:
-            say(f"there is no network {name!r}; {suggestion(name, sorted(named))}")
-        elif crowds and name in networks.plans and networks.plan(name).depends_on_target():
-            say(f"{name!r} is another network for each target, so it cannot meet the group {crowds[0]!r} of several")
-    _check_data(entry, say, dataset)
-    show = entry.get("show", "accuracy")
-    if show not in SHOWS:
-        say(f"show = {show!r}; {suggestion(show, SHOWS)}")
-    elif chosen:
-        entry |= {"show": show} if (show := _shown(entry, chosen, say)) else {}
-    if entry.get("measure"):
-        for row in chosen or [_NO_ROW]:
-            for text in [] if row.measure else _wrong_measure(entry["measure"], row.options):
-                say(f"row {row.label!r}: {text}" if row.options else text)
-    sweep = _sweep(entry.get("sweep"), entry.get("protocol", "leave-one-out"), chosen, say)
-    for text in dict.fromkeys(_wrong_settings(entry, chosen, sweep)):
-        say(text)
-    if len(mistakes) > before:
-        return None
-    groups = {name: tuple(domains) for name, domains in entry.get("groups", {}).items()}
-    given = {key: value for key, value in entry.items() if key not in ("rows", "sweep", "groups")}
-    given |= {key: tuple(given[key]) for key in ("domains", "seeds", "sources") if key in given}
-    return TableSpec(**{"domains": ()} | given, rows=tuple(chosen), sweep=sweep, groups=groups)
-
-
-def _sweep(
-    entry: Any, protocol: str, rows: Sequence[Row], say: Callable[[str], None]
-) -> tuple[str, tuple[Any, ...]] | None:
-    if entry is None:
-        return None
-    if set(entry) != {"option", "values"} or not isinstance(entry["values"], list) or not entry["values"]:
-        say(f"sweep = {entry!r}: expected {{option = NAME, values = [...]}}")
-        return None
-    name, values = entry["option"], entry["values"]
-    known = {*SWEPT, *_known_options(protocol)}
-    for row in rows:
-        known |= set(domainadaptor.method_info(row.method).defaults)
-    if name not in list(known):
-        say(f"sweep over {name!r}, which none of the rows has; {suggestion(name, sorted(known))}")
-        return None
-    kind = kinds.COUNT if name in SWEPT else kinds.PLAIN
-    for value in values:
-        if not kinds.fits(value, kind):
-            say(f"sweep over {name} with {value!r}: expected {kind}")
-            return None
-    if len(set(map(str, values))) < len(values):
-        say(f"sweep over {name}: expected different values, got {values!r}")
-        return None
-    return name, tuple(values)
-
-
-def _wrong_settings(
-    entry: Mapping[str, Any], rows: Sequence[Row], sweep: tuple[str, tuple[Any, ...]] | None
-) -> Iterator[str]:
-    """What the protocol of the table or of a row, or the method of a row, says to its options in some column."""
-    for name, value in [("", None)] if sweep is None else [(sweep[0], value) for value in sweep[1]]:
-        for row in rows or [_NO_ROW]:  # of a table whose rows are wrong, the rest is looked at
-            settings = {**entry, **row.settings}
-            protocol = settings.get("protocol", "leave-one-out")
-            if protocol == "leave-one-out" and any(len(stream) > 1 for stream in entry.get("groups", {}).values()):
-                yield "leave-one-out is of one domain at a time: expected domains, or another protocol for groups"
-            options = dict(settings.get("protocol_options", {}))
-            if name in _known_options(protocol):
-                options[name] = value
-            try:
-                check_protocol(protocol, options)
-            except BadOption as error:
-                yield f"row {row.label!r}: {error}" if "protocol" in row.settings else str(error)
-            swept = (
-                name in domainadaptor.method_info(row.method).defaults and name not in row.options and name not in SWEPT
-            )
-            if swept and (text := complaint(row.method, {**row.options, name: value})):
-                yield f"row {row.label!r} with {name} = {value!r}: {text}"
-
-
-def _check_data(entry: Mapping[str, Any], say: Callable[[str], None], dataset: OpenDataset | None) -> None:
-    """The name of the data set, of its options, and of its domains where it is there."""
-    if "dataset" not in entry:
-        return
+def _option_problems(row: RowSpec, measure: str, options: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the name of a row's method or measurement, and with each of its options."""
     try:
-        known = data_options(entry["dataset"])
-    except BadOption as error:
-        say(str(error))
-        return
-    for name in entry.get("data_options", {}):
-        if name not in known:
-            say(f"{entry['dataset']} has no option {name!r}; {suggestion(name, known)}")
-            return
-    if dataset is None:
-        return
-    try:
-        opened = dataset(entry["dataset"], entry.get("data_options", {}))
-    except BadOption as error:
-        say(str(error))
-        return
-    except AdaptationError:  # it is not there: its cells are missing
-        return
-    grouped = [domain for stream in entry.get("groups", {}).values() for domain in stream]
-    for domain in dict.fromkeys([*entry.get("domains", ()), *grouped, *entry.get("sources", ())]):
-        try:
-            opened.domain(domain)
-        except BadOption as error:
-            say(str(error))
-
-
-def _wrong_measure(measure: str, options: Mapping[str, Any]) -> list[str]:
-    if measure not in MEASURES:
-        return [f"measure = {measure!r}; {suggestion(measure, MEASURES)}"]
-    try:
-        coerce_options(MEASURES[measure], options, measure)
+        function = find_measurement(measure) if measure else _method(row.method)
     except BadOption as error:
         return [str(error)]
-    return []
+    problems = []
+    for name, value in options.items():
+        if name in _FROM_RUN:
+            problems.append(f"{name} cannot be set in a file: it is taken from the network and the data")
+        elif name != "guard" or measure:
+            try:
+                coerce_options(function, {name: value}, measure or row.method)
+            except BadOption as error:
+                problems.append(str(error))
+    return problems
 
 
-def _shown(entry: Mapping[str, Any], rows: Sequence[Row], say: Callable[[str], None]) -> str:
-    """How a table is shown: measurements as what they are, unless it says so itself; "" where it cannot be."""
-    measured = dict.fromkeys(row.measure or entry.get("measure", "") for row in rows)
-    show = entry.get("show", next(iter(measured)) or "accuracy")
-    wanted = show if show in MEASURES else ""
-    if wrong := [measure for measure in measured if measure != wanted and (not measure or measure in MEASURES)]:
-        say(
-            f"show = {show!r} of rows with measure = {wrong[0]!r}: a measurement is shown by its own name"
-            if wrong[0]
-            else f"show = {show!r} of rows that do not measure it: expected measure = {show!r} in the table or its rows"
-        )
-        return ""
-    return str(show)
+def _table_problems(
+    table: TableSpec,
+    entry: Mapping[str, Any],
+    rows: Mapping[str, RowSpec],
+    networks: Networks,
+    dataset: OpenDataset | None,
+    views: Collection[str] | None,
+) -> Iterator[str]:
+    """Yield what is wrong with a table besides the types of its values."""
+    yield from (f"{key!r} is missing" for key in ("title", "dataset", "network") if key not in entry)
+    if ("domains" in entry) == ("groups" in entry):
+        yield "expected either domains or groups of them"
+    yield from (f"rows: there is no row {name!r}; {suggestion(name, rows)}" for name in table.rows if name not in rows)
+    if not rows:
+        yield "expected rows, each under [rows.NAME]"
+    several = [name for name, stream in table.groups.items() if len(stream) > 1]
+    for name in dict.fromkeys(name for name in (table.network, *(row.network for row in table.lines)) if name):
+        if name not in networks.entries:
+            yield f"there is no network {name!r}; {suggestion(name, networks.entries)}"
+        elif several and networks.entry(name).depends_on_target():
+            yield f"{name!r} is a different network for each target, so it cannot adapt to the group {several[0]!r}"
+    yield from _data_problems(table, dataset)
+    if table.show and views is not None and table.show not in views and not _is_measurement(table.show):
+        yield f"show = {table.show!r} is not known; {suggestion(table.show, views)}"
+    yield from _measure_problems(table)
+    yield from _setting_problems(table)
 
 
-def _known_options(protocol: str) -> set[str]:
+def _data_problems(table: TableSpec, dataset: OpenDataset | None) -> Iterator[str]:
+    """Check the data set, its options, and its domains if it is available."""
+    if not table.dataset:
+        return
     try:
-        return set(protocol_options(protocol))
+        known = data_options(table.dataset)
+        for name in table.data_options:
+            if name not in known:
+                raise BadOption(f"{table.dataset} has no option {name!r}; {suggestion(name, known)}")
+        opened = None if dataset is None else dataset(table.dataset, table.data_options)
+    except BadOption as error:
+        yield str(error)
+        return
+    except AdaptationError:  # it is not available: its runs are missing
+        return
+    grouped = [domain for stream in table.groups.values() for domain in stream]
+    for domain in dict.fromkeys([*table.domains, *grouped, *table.sources]) if opened else ():
+        try:
+            opened.domain(domain)  # type: ignore[union-attr]
+        except BadOption as error:
+            yield str(error)
+
+
+def _measure_problems(table: TableSpec) -> Iterator[str]:
+    """Check that what a table measures, its options, and how it is shown belong together."""
+    measured = list(dict.fromkeys(row.measure or table.measure for row in table.lines))
+    for row in table.lines if table.measure else ():
+        if not row.measure:
+            yield from (f"row {row.label!r}: {text}" for text in _option_problems(row, table.measure, row.options))
+    if len(measured) > 1:
+        yield f"expected rows of one measurement, or of none; got {', '.join(map(repr, measured))}"
+    elif measured and (measured[0] or _is_measurement(table.show)) and table.show not in ("", measured[0]):
+        yield f"show = {table.show!r} does not fit measure = {measured[0]!r}: a measurement is shown by its own name"
+
+
+def _is_measurement(name: str) -> bool:
+    try:
+        return bool(find_measurement(name))
     except BadOption:
-        return set()  # said elsewhere
+        return False
+
+
+def _setting_problems(table: TableSpec) -> Iterator[str]:
+    """Check protocols, and the swept option of each row with each of its values."""
+    name = table.sweep.option if table.sweep else ""
+    values: Sequence[Any] = table.sweep.values if table.sweep else (None,)
+    known = {*SWEPT, *_protocol_names(table.protocol)}
+    for row in table.lines:
+        known |= set(_known_options(row, row.measure or table.measure))
+    if name and name not in known:
+        yield f"sweep over {name!r}, which none of the rows has; {suggestion(name, sorted(known))}"
+        return
+    for value in values:
+        if name in SWEPT and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            yield f"sweep over {name} with {value!r}: expected a whole number of at least 1"
+        for row in table.lines or [
+            RowSpec.model_validate({"method": "source"})
+        ]:  # if no row is valid, the rest is still checked
+            protocol = row.protocol or table.protocol
+            options = dict(table.protocol_options if row.protocol_options is None else row.protocol_options)
+            if protocol == _PROTOCOL and any(len(stream) > 1 for stream in table.groups.values()):
+                yield f"{_PROTOCOL} takes one domain at a time: expected domains, or another protocol for groups"
+            try:
+                check_protocol(protocol, options | ({name: value} if name in _protocol_names(protocol) else {}))
+            except BadOption as error:
+                yield f"row {row.label!r}: {error}" if row.protocol else str(error)
+            measure = row.measure or table.measure
+            if name in _known_options(row, measure) and name not in {*row.options, *SWEPT}:
+                yield from (f"row {row.label!r}: {text}" for text in _option_problems(row, measure, {name: value}))
+
+
+def _method(name: str) -> Callable[..., Any]:
+    return registry.find("domainadaptor.methods", "method", name)  # registered names only: a file must not import code
+
+
+def _known_options(row: RowSpec, measure: str) -> Mapping[str, Any]:
+    try:
+        return defaults_of(find_measurement(measure) if measure else _method(row.method or "source"))
+    except BadOption:
+        return {}  # reported elsewhere
+
+
+def _protocol_names(protocol: str) -> Mapping[str, Any]:
+    try:
+        return protocol_options(protocol)
+    except BadOption:
+        return {}  # reported elsewhere

@@ -20,7 +20,7 @@ class RecordModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Entry(RecordModel, ABC):
+class StoredRecord(RecordModel, ABC):
     """What a results folder holds: a row of its own, found by kind and id."""
 
     kind: str

@@ -1,14 +1,12 @@
 """Values of the built-in measurements; a new measurement declares its model in its own file."""
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from domainadaptor.lab.records.base import Count, Number, RecordModel
 
 
 class StatisticsDistances(RecordModel):
     """Distances between the statistics of images, batches and the source model."""
-
-    model_config = ConfigDict(validate_by_alias=True, validate_by_name=True, serialize_by_alias=True)
 
     image_to_batch_minimum: Number = Field(alias="image-to-batch minimum")
     image_to_batch_maximum: Number = Field(alias="image-to-batch maximum")

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from domainadaptor.lab.records.base import Count, Entry, RecordModel
+from domainadaptor.lab.records.base import Count, RecordModel, StoredRecord
 
 RESERVED_NAMES = ("index", "training")  # files of a report
 
@@ -75,7 +75,7 @@ def check_file_name(name: str) -> str:
     return name
 
 
-class Plan(Entry):
+class Plan(StoredRecord):
     """The layout of an experiment."""
 
     kind: Literal["plan"] = "plan"
@@ -105,7 +105,7 @@ class DomainManifest(RecordModel):
     sha256: str
 
 
-class Manifest(Entry):
+class Manifest(StoredRecord):
     """What a data set held when it was used."""
 
     kind: Literal["manifest"] = "manifest"

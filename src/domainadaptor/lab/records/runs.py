@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import JsonValue, model_validator
 
-from domainadaptor.lab.records.base import Count, Entry, Environment, Number, Options, RecordModel
+from domainadaptor.lab.records.base import Count, Environment, Number, Options, RecordModel, StoredRecord
 from domainadaptor.lab.records.measurements import VALUES
 from domainadaptor.lab.records.training import TrainingRequest
 
@@ -85,7 +85,7 @@ class PreprocessingInfo(RecordModel):
     squash: bool
 
 
-class RunRecord(Entry):
+class RunRecord(StoredRecord):
     """What evaluations and measurements have in common."""
 
     run: RunSettings

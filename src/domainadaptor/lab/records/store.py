@@ -10,11 +10,12 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import psutil
 from pydantic import Field, TypeAdapter, ValidationError
 
 from domainadaptor.errors import BadFile
@@ -28,7 +29,9 @@ DATABASE, EXPORT = "results.sqlite", "records.jsonl.gz"
 BEAT, STALE = 5.0, 60.0  # seconds: how often an owner renews its claims, and when they count as abandoned
 _BUSY = 60.0  # seconds to wait for another process's transaction
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS entries (kind TEXT, id TEXT, body TEXT, checksum TEXT, PRIMARY KEY (kind, id)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS entries (
+  kind TEXT, id TEXT, body TEXT NOT NULL, checksum TEXT NOT NULL, PRIMARY KEY (kind, id)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS corrupt (kind TEXT, id TEXT, body TEXT, reason TEXT, found TEXT DEFAULT CURRENT_TIMESTAMP);
 CREATE TABLE IF NOT EXISTS claims (id TEXT PRIMARY KEY, owner TEXT, pid INTEGER, host TEXT, beat REAL) WITHOUT ROWID;
 """
@@ -49,6 +52,17 @@ def parse(body: str | bytes) -> AnyEntry:
         return _ADAPTER.validate_json(body)
     except ValidationError as error:
         raise ValueError(summary(error)) from error
+
+
+def build(content: Mapping[str, Any]) -> AnyRun:
+    """Return the record of a run from its parts.
+
+    Raises:
+        ValueError: A part is missing or invalid, in one line.
+    """
+    record = parse(json.dumps(content))
+    assert isinstance(record, EvaluationRecord | MeasurementRecord)
+    return record
 
 
 class Store:
@@ -277,14 +291,11 @@ class Store:
             yield
         except sqlite3.DatabaseError as error:
             corrupt = "malformed" in str(error) or "not a database" in str(error)
-            advice = (
-                "it is corrupt; move it away, and its runs will be recomputed" if corrupt else "choose another folder"
-            )
+            advice = "it is corrupt; move it away to recompute its runs" if corrupt else "choose another --output"
             raise BadFile(f"Cannot use {str(self.path)!r} ({error}): {advice}") from error
         except OSError as error:
-            raise BadFile(
-                f"Cannot use the folder {str(self.folder)!r}: {error.strerror or error}; choose another"
-            ) from error
+            why = error.strerror or error
+            raise BadFile(f"Cannot use the folder {str(self.folder)!r}: {why}; choose another --output") from error
 
 
 def has_results(folder: Path) -> bool:
@@ -310,14 +321,4 @@ def _is_abandoned(owner: str, pid: int, host: str, beat: float) -> bool:
     """Return whether the owner of a claim is dead: its process is gone, or has not renewed the claim for long."""
     if not 0 <= time.time() - beat < STALE:
         return True
-    return host == socket.gethostname() and not _is_alive(pid)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # another user's
-        return True
-    return True
+    return host == socket.gethostname() and not psutil.pid_exists(pid)

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, JsonValue, ValidationError
 
-from domainadaptor.lab.records.base import Count, Entry, Environment, Number, Options, RecordModel
+from domainadaptor.lab.records.base import Count, Environment, Number, Options, RecordModel, StoredRecord
 from domainadaptor.lab.records.errors import summary
 
 RECORD_FILE = "record.json"  # in the folder of a training run
@@ -71,7 +71,7 @@ class EpochScores(RecordModel):
     validation: Validation | None = None
 
 
-class TrainingRecord(Entry):
+class TrainingRecord(StoredRecord):
     """One training run."""
 
     kind: Literal["training"] = "training"

@@ -1,0 +1,66 @@
+"""Measurements other than accuracy. The folder is the registry: a file exports one function and is found by its name.
+
+A measurement takes `MeasurementInputs` and keyword options, and returns a pydantic model, whose fields are recorded.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from domainadaptor import registry
+from domainadaptor.errors import BadOption
+from domainadaptor.lab.data.domains import DomainDataset
+from domainadaptor.lab.evaluation.evaluate import SegmentLoader
+from domainadaptor.lab.evaluation.protocols import Segment
+from domainadaptor.lab.networks.loading import LoadedNetwork
+from domainadaptor.lab.records.base import RecordModel
+from domainadaptor.options import suggestion
+
+Measurement = Callable[..., RecordModel]
+F = TypeVar("F", bound=Measurement)
+
+
+@dataclass(frozen=True)
+class MeasurementInputs:
+    """A network, and test images in the order of a protocol."""
+
+    opened: LoadedNetwork
+    dataset: DomainDataset
+    test: SegmentLoader
+    segments: Sequence[Segment]
+    checkpoint: Path | None
+
+    def batches(self) -> list[Tensor]:
+        """Return the images in batches."""
+        return [pixels for _, items, pixels in self.test.batches(self.segments) if items]
+
+
+def without_images(measurement: F) -> F:
+    """Mark a measurement that reads the network and its training record only."""
+    measurement.without_images = True  # type: ignore[attr-defined]
+    return measurement
+
+
+def needs_images(name: str) -> bool:
+    """Return whether a run looks at test images: an evaluation does (its measurement is "")."""
+    return not name or not getattr(measurements()[name], "without_images", False)
+
+
+def measurements() -> Mapping[str, Measurement]:
+    """Return all measurements by name."""
+    return registry.table(__name__)
+
+
+def find_measurement(name: str) -> Measurement:
+    """Return a measurement.
+
+    Raises:
+        BadOption: There is none of that name.
+    """
+    known: Mapping[str, Any] = measurements()
+    if name not in known:
+        raise BadOption(f"unknown measurement {name!r}; {suggestion(name, known)}")
+    return known[name]  # type: ignore[no-any-return]

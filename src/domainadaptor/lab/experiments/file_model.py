@@ -1,0 +1,73 @@
+"""Validation of TOML tables that reports every problem at once."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
+
+from domainadaptor.options import suggestion
+
+T = TypeVar("T")
+Model = TypeVar("Model", bound="FileModel")
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _different(values: tuple[T, ...]) -> tuple[T, ...]:
+    if not values or len(set(map(str, values))) < len(values):
+        raise ValueError("expected different values, at least one")
+    return values
+
+
+_WORDS = {  # of pydantic -> of TOML
+    "Input should be a valid": "expected a",
+    "Input should be": "expected a value",
+    "input was not a valid JSON value": "expected text, a finite number, true or false, or a list or table of these",
+    "expected a value a finite": "expected a finite",
+    "a dictionary": "a table",
+    "a tuple": "a list",
+    "a string": "text",
+    "a integer": "a whole number",
+    "a boolean": "true or false",
+    "List should have at least 1 item after validation, not 0": "expected at least one",
+}
+_LARGEST = 2**63 - 1  # seeds of PyTorch
+Positive = Annotated[int, Field(ge=1, le=_LARGEST)]
+Seed = Annotated[int, Field(ge=0, le=_LARGEST)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_as_tuple), AfterValidator(_different)]
+Seeds = Annotated[tuple[Seed, ...], BeforeValidator(_as_tuple), AfterValidator(_different)]
+Values = Annotated[tuple[JsonValue, ...], BeforeValidator(_as_tuple), AfterValidator(_different)]
+
+
+class FileModel(BaseModel):
+    """A table of a TOML file; every field has a default, so that what is valid can be read despite the rest."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def read(cls: type[Model], entry: Mapping[str, Any], problems: list[str]) -> Model:
+        """Return the valid part of a table; what is wrong with the rest is added to the problems."""
+        try:
+            return cls.model_validate(entry)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+        problems += dict.fromkeys(cls._sentence(detail) for detail in details)
+        wrong = {detail["loc"][0] for detail in details}
+        return cls.model_validate({name: value for name, value in entry.items() if name not in wrong})
+
+    @classmethod
+    def _sentence(cls, detail: Any) -> str:
+        """Return what was expected and what came."""
+        name = str(detail["loc"][0])
+        if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
+            return f"{name!r} is not known; {suggestion(name, cls.model_fields)}"
+        where = ".".join(str(part) for part in detail["loc"] if not str(part).startswith("function-"))
+        message = str(detail["msg"]).removeprefix("Value error, ")
+        for theirs, ours in _WORDS.items():
+            message = message.replace(theirs, ours)
+        if detail["type"] == "missing":
+            return f"{where} is missing"
+        return f"{where} = {detail['input']!r}: {message}"
