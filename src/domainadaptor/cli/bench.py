@@ -11,7 +11,17 @@ from rich.table import Column, Table
 
 from domainadaptor.cli.help import NETWORK, RUN
 from domainadaptor.cli.options import MethodOptions, parse_method_options, split_pairs
-from domainadaptor.cli.terminal import Device, Json, Seed, find_device, out, print_json, print_text, progress_bar
+from domainadaptor.cli.terminal import (
+    Device,
+    Json,
+    Methods,
+    Seed,
+    find_device,
+    out,
+    print_json,
+    print_text,
+    progress_bar,
+)
 from domainadaptor.errors import BadFile, BadOption
 
 _METHODS = ["adabn", "adamixbn", "tent", "domainadaptor-t", "domainadaptor-skd", "domainadaptor-aug"]
@@ -22,9 +32,7 @@ def bench(
         list[str] | None,
         typer.Option(metavar="NAME", rich_help_panel=NETWORK, help="Repeatable. Default: resnet18."),
     ] = None,
-    method: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Repeatable. Default: the paper's methods.")
-    ] = None,
+    method: Methods = None,
     option: MethodOptions = None,
     batch_size: Annotated[
         list[int] | None, typer.Option(min=1, metavar="N", help="Images per batch; repeatable. Default: 64.")
@@ -51,7 +59,7 @@ def bench(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Time methods relative to plain inference of the same network, in interleaved rounds."""
+    """Time methods relative to plain inference of the same network."""
     from domainadaptor.lab.bench.benchmark import GROWTH_METHODS, compared, run_bench, title, vary_one
     from domainadaptor.lab.bench.chart import draw
     from domainadaptor.lab.bench.timing import BenchConfig
@@ -75,7 +83,7 @@ def bench(
         with replacing(output / "bench.json") as path:
             path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
-    with progress_bar(total=0) as bar:
+    with progress_bar(total=0, lines=True) as bar:
         report = run_bench(points, methods, memory, bar.step, save)
     draw(report, output / "bench.png")
     if as_json:

@@ -1,4 +1,4 @@
-"""`domainadaptor demo`: the main job on an embedded default."""
+"""`domainadaptor demo`: what each ingredient of DomainAdaptor adds, on handwritten digits."""
 
 import json
 from pathlib import Path
@@ -8,59 +8,77 @@ import typer
 from rich import box
 from rich.table import Table
 
+from domainadaptor.cli.process import one_thread
 from domainadaptor.cli.terminal import BatchSize, Device, Json, Seed, find_device, out, print_json, progress_bar
 from domainadaptor.errors import BadFile
 
 if TYPE_CHECKING:  # it takes seconds to import
-    from domainadaptor.lab.demo.run import Report
+    from domainadaptor.lab.demo.run import DemoReport
+
+_EXPLANATION = """\
+gain: points over the row it builds on: batch statistics over the source model,
+mixed statistics over batch statistics, each step over mixed statistics.
+
+adabn normalizes with the statistics of the batch instead of those of the
+training data. adamixbn mixes both, by how far they are apart: better for small
+batches, worse where a style is very far from the training data. domainadaptor
+folds that into scale and shift and takes one gradient step on a generalized
+entropy, without labels, and forgets it after each batch. A step trusts the
+network's own predictions, so it can lose points too.
+
+Batches of {batch} images; the learning rate, {lr}, was chosen on {tuned} alone. In the
+three styles of the training, accuracy is {low:.0f} to {high:.0f} %."""
 
 
 def demo(
-    output: Annotated[Path, typer.Option(help="A folder for the picture and the numbers.")] = Path("demo-results"),
-    device: Device = "auto",
-    batch_size: BatchSize = 64,
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the picture and the numbers.")] = Path(
+        "demo-results"
+    ),
+    batch_size: BatchSize = 16,
     seed: Seed = 0,
+    device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Train on three styles of handwritten digits, adapt to the fourth with every method; under a minute."""
+    """Adapt to a new style of handwritten digits, in a minute.
+
+    Trains a small network on three styles of digits, adapts it to the fourth, and shows what each ingredient adds:
+    batch statistics, mixed statistics, and the gradient step. Each style is left out in turn.
+    """
     from domainadaptor.lab.demo.picture import draw
     from domainadaptor.lab.demo.run import amount_of_work, run_demo
 
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadFile(f"cannot make the folder {str(output)!r}: {error.strerror}; choose another --output") from error
-    with progress_bar(total=amount_of_work()) as bar:
+        raise BadFile(f"Cannot create {str(output)!r}: {error.strerror}; pass another --output") from error
+    with one_thread(), progress_bar(total=amount_of_work()) as bar:
         report = run_demo(find_device(device), batch_size, seed, bar.step)
     draw(report, output / "demo.png")
     (output / "demo.json").write_text(json.dumps(report.as_json(), indent=2) + "\n", encoding="utf-8")
     if as_json:
         print_json(report.as_json())
     else:
-        out.print(_table(report))
-        out.print(f"Picture: {output / 'demo.png'}   numbers: {output / 'demo.json'}", highlight=False, soft_wrap=True)
+        _show(report, output)
 
 
-def _table(report: "Report") -> Table:
-    table = Table(title="Accuracy (%) on a style that the network never saw in training", box=box.SIMPLE_HEAD)
-    table.add_column("method", no_wrap=True)
-    for column in (*report.at_home, "mean", "change", "ms/batch"):
-        table.add_column(column, justify="right", no_wrap=True)
-    base = report.mean("source")
-    for method in report.methods():
-        scores = report.of(method)
-        batches = sum(-(-score.images // report.batch_size) for score in scores)
-        milliseconds = 1000 * sum(score.seconds for score in scores) / batches
-        cells = [f"{score.accuracy:.1f}" for score in scores]
-        table.add_row(
-            method, *cells, f"{report.mean(method):.1f}", _change(report.mean(method) - base), f"{milliseconds:.0f}"
-        )
-    table.caption = "At home, on unseen digits in the three styles it was trained on: " + ", ".join(
-        f"{accuracy:.1f} (without {style})" for style, accuracy in report.at_home.items()
+def _show(report: "DemoReport", output: Path) -> None:
+    from domainadaptor.lab.demo.run import INGREDIENTS, LEARNING_RATE, TUNED_ON
+
+    table = Table(
+        title="Accuracy (%) on a style left out of training", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
     )
-    return table
-
-
-def _change(points: float) -> str:
-    color = "green" if points > 0 else "red" if points < 0 else "dim"
-    return f"[{color}]{points:+.1f}[/{color}]"
+    table.add_column("method", no_wrap=True)
+    table.add_column("adds", no_wrap=True)
+    for column in (*report.in_domain, "mean", "gain"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for part in INGREDIENTS:
+        accuracies = [f"{report.accuracy(part.method, style):.1f}" for style in report.in_domain]
+        gain = f"{report.mean(part.method) - report.mean(part.builds_on):+.1f}" if part.builds_on else ""
+        table.add_row(part.method, part.adds, *accuracies, f"{report.mean(part.method):.1f}", gain)
+    out.print(table, highlight=False)
+    known = report.in_domain.values()
+    text = _EXPLANATION.format(
+        batch=report.batch_size, lr=LEARNING_RATE, tuned=TUNED_ON, low=min(known), high=max(known)
+    )
+    out.print(text, highlight=False, soft_wrap=True)
+    out.print(f"Picture: {output / 'demo.png'}   numbers: {output / 'demo.json'}", highlight=False, soft_wrap=True)

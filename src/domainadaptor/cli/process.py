@@ -3,7 +3,8 @@
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from io import TextIOWrapper
@@ -25,6 +26,19 @@ def prepare_process() -> None:
         sys.meta_path.insert(0, _Announce())
     warnings.filterwarnings("ignore", module=r"PIL\.")  # decoders complain about files that they can read
     keep_freed_memory()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread: sums depend on their number, and on a busy machine they wait for each other."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class _Announce(MetaPathFinder):

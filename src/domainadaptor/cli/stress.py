@@ -13,11 +13,13 @@ from domainadaptor.cli.terminal import (
     BatchSize,
     Device,
     Json,
+    Method,
     Network,
     Root,
     Seed,
     Size,
     Weights,
+    check_weights,
     err,
     find_device,
     out,
@@ -26,7 +28,6 @@ from domainadaptor.cli.terminal import (
     progress_bar,
     show_notes,
 )
-from domainadaptor.errors import BadOption
 
 if TYPE_CHECKING:  # it takes seconds to import
     from domainadaptor.lab.stress.stress_run import Course, StressReport
@@ -46,9 +47,7 @@ def stress(
     weights: Weights = None,
     root: Root = None,
     data_option: DataOptions = None,
-    method: Annotated[
-        str, typer.Option(metavar="NAME", rich_help_panel=ADAPTATION, help="An online method: see `methods`.")
-    ] = "tent",
+    method: Method = "tent",
     option: MethodOptions = None,
     guard: Annotated[
         bool | None,
@@ -76,19 +75,18 @@ def stress(
     ] = Path("stress-results"),
     as_json: Json = False,
 ) -> None:
-    """Stream hostile batches through a method and measure its accuracy on clean images on the way."""
+    """Measure a method's accuracy under hostile streams of batches."""
     from domainadaptor.lab.data.registry import open_dataset
     from domainadaptor.lab.files import replacing
     from domainadaptor.lab.method_inputs import options_from
-    from domainadaptor.lab.networks.loading import is_weights_file, load_network
+    from domainadaptor.lab.networks.loading import load_network
     from domainadaptor.lab.stress.chart import draw
     from domainadaptor.lab.stress.sampling import sample
     from domainadaptor.lab.stress.streams import KINDS
     from domainadaptor.lab.stress.stress_run import StressConfig, StressTest
     from domainadaptor.options import check_choice
 
-    if weights in (None, "none") and not is_weights_file(network):
-        raise BadOption(f"No weights given for {network!r}. Pass --weights FILE or pretrained, or use a checkpoint")
+    check_weights(network, weights)
     for name in kind or ():
         check_choice("kind", name, KINDS)
     chosen = parse_method_options(method, option)

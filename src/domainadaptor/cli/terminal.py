@@ -170,10 +170,10 @@ def print_json(value: object) -> None:
 
 
 @contextmanager
-def progress_bar(total: int, what: str = "") -> Iterator["Bar"]:
-    """Show a progress bar on standard error if that is a terminal."""
+def progress_bar(total: int, what: str = "", lines: bool = False) -> Iterator["Bar"]:
+    """Show a progress bar if standard error is a terminal; otherwise, if `lines`, print each new description."""
     with Progress(*bar_columns(), console=err, transient=True, expand=True, disable=not err.is_terminal) as progress:
-        yield Bar(progress, progress.add_task(what, total=total))
+        yield Bar(progress, progress.add_task(what, total=total), lines and not err.is_terminal)
 
 
 def bar_columns() -> tuple[ProgressColumn, ...]:
@@ -185,12 +185,17 @@ def bar_columns() -> tuple[ProgressColumn, ...]:
 class Bar:
     """A progress bar on the screen."""
 
-    def __init__(self, progress: Progress, task: TaskID) -> None:
+    def __init__(self, progress: Progress, task: TaskID, lines: bool = False) -> None:
         self._progress = progress
         self._task = task
+        self._lines = lines
+        self._what = ""
 
     def step(self, what: str) -> None:
         """Advance by one, with a new description."""
+        if self._lines and what != self._what:
+            print_text(what, err)
+        self._what = what
         self._progress.update(self._task, advance=1, description=what)
 
     def say(self, what: str) -> None:

@@ -4,7 +4,7 @@ from domainadaptor.lab.data.sets.digits import STYLES, Digits, load_digits
 from domainadaptor.lab.demo import network as training
 from domainadaptor.lab.demo import run
 from domainadaptor.lab.demo.picture import draw
-from domainadaptor.lab.demo.run import amount_of_work, run_demo
+from domainadaptor.lab.demo.run import INGREDIENTS, amount_of_work, run_demo
 
 
 def quick(monkeypatch, tick=lambda what: None):
@@ -19,17 +19,24 @@ def test_every_method_on_every_style_repeatably(monkeypatch, tmp_path):
     ticks = []
     report = quick(monkeypatch, ticks.append)
     assert len(ticks) == amount_of_work()
-    assert list(report.at_home) == list(STYLES)
-    assert report.methods()[0] == "source"
-    assert len(report.scores) == 4 * len(report.methods())
+    assert list(report.in_domain) == list(STYLES)
+    assert len(report.scores) == 4 * len(INGREDIENTS)
     assert all(score.images == 600 for score in report.scores)
     again = quick(monkeypatch)
     assert [s.correct for s in report.scores] == [s.correct for s in again.scores]
 
-    source = [score.correct for score in report.of("source")]
+    source = [score.correct for score in report.scores if score.method == "source"]
     assert report.mean("source") == 100 * sum(source) / 2400
+    assert report.accuracy("source", "pen") == 100 * source[1] / 600
     draw(report, tmp_path / "demo.png")
     assert (tmp_path / "demo.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_every_ingredient_builds_on_an_earlier_one():
+    earlier = [""]
+    for part in INGREDIENTS:
+        assert part.builds_on in earlier
+        earlier.append(part.method)
 
 
 def test_training_leaves_the_global_generator_alone():
