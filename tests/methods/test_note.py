@@ -6,7 +6,7 @@ import torch
 
 import domainadaptor as da
 from domainadaptor.errors import BadBatch, BadOption, UnsupportedNetwork
-from domainadaptor.methods.note import ReservoirMemory
+from domainadaptor.methods.note import ReservoirBank
 from domainadaptor.norms.instance_aware import InstanceAwareBatchNorm2d, make_instance_aware
 from tests.conftest import batch, stir
 from tests.methods.literal import Adam, gradients, leaves, logits, probabilities, weights_of
@@ -127,7 +127,7 @@ def test_the_batch_does_not_matter():
 
 def test_the_memory_is_the_literal_one_and_stays_balanced():
     draws = torch.Generator().manual_seed(1)
-    ours, theirs = ReservoirMemory(9, seed=2), LiteralMemory(9, 3, seed=2)
+    ours, theirs = ReservoirBank(9, seed=2), LiteralMemory(9, 3, seed=2)
     for at in range(400):
         label = 0 if at < 100 else int(torch.rand((), generator=draws) * 3)  # one class alone, then all
         ours.add(torch.tensor(float(at)), label)
@@ -139,7 +139,7 @@ def test_the_memory_is_the_literal_one_and_stays_balanced():
 def test_the_memory_keeps_any_image_of_a_class_as_likely_as_another():
     counts = torch.zeros(40)
     for seed in range(300):
-        memory = ReservoirMemory(8, seed=seed)
+        memory = ReservoirBank(8, seed=seed)
         for at in range(40):
             memory.add(torch.tensor(at), 0)
         counts[[int(image) for image in memory.images]] += 1
@@ -148,7 +148,7 @@ def test_the_memory_keeps_any_image_of_a_class_as_likely_as_another():
 
 
 def test_the_memory_goes_back():
-    memory = ReservoirMemory(3, seed=0)
+    memory = ReservoirBank(3, seed=0)
     for at in range(7):
         memory.add(torch.tensor(at), at % 2)
     held = memory.state_dict()

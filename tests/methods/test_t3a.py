@@ -58,14 +58,14 @@ def test_minus_one_keeps_everything():
     adaptor = da.adapt(network(), "t3a", keep=-1)
     for x in BATCHES:
         adaptor(x)
-    assert len(adaptor._predictor.state_dict().labels) == 7 + 24 == literal(BATCHES, -1)[1][-1]
+    assert len(adaptor._predictor._held.labels) == 7 + 24 == literal(BATCHES, -1)[1][-1]
 
 
 def test_few_are_kept():
     adaptor = da.adapt(network(), "t3a", keep=2)
     for x, size in zip(BATCHES, literal(BATCHES, 2)[1], strict=True):
         adaptor(x)
-        held = adaptor._predictor.state_dict()
+        held = adaptor._predictor._held
         assert len(held.labels) == size
         assert held.labels.bincount().max() <= 2
 

@@ -23,10 +23,12 @@ class EmaPrediction(Stateful):
         uniform: Whether it begins with uniform probabilities; otherwise with the first batch.
     """
 
+    kept = ("_average",)
+    _average: Tensor | None = None
+
     def __init__(self, keep: float, *, uniform: bool) -> None:
         self.keep = keep
         self.uniform = uniform
-        self._average: Tensor | None = None  # replaced, never written to
 
     @property
     def empty(self) -> bool:
@@ -44,15 +46,3 @@ class EmaPrediction(Stateful):
         mean = probabilities.mean(0)
         first = self.empty and not self.uniform
         self._average = mean if first else self.keep * self.before(probabilities) + (1 - self.keep) * mean
-
-    def reset(self) -> None:
-        """Forget all batches."""
-        self._average = None
-
-    def state_dict(self) -> Tensor | None:
-        """Return the average."""
-        return self._average
-
-    def load_state_dict(self, state: Tensor | None) -> None:
-        """Restore the average."""
-        self._average = state

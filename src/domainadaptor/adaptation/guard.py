@@ -72,9 +72,9 @@ class CollapseGuard(Stateful):
     are reset. After noise, most ordinary batches have 0.1 to 0.5 of it; where nothing is wrong, 0.8 and more.
     """
 
-    def __init__(self) -> None:
-        self._seen: Seen | None = None
-        self._source: Seen | None = None  # the same of the source's own answers, where it was asked
+    kept = ("_seen", "_source")
+    _seen: Seen | None = None
+    _source: Seen | None = None  # the same of the source model's predictions, where it was asked
 
     def look(self, logits: Tensor, drift: Drift, source: Callable[[], Tensor]) -> str | None:
         """Add the predictions of a batch; return a reason to go back, or None.
@@ -112,18 +112,6 @@ class CollapseGuard(Stateful):
                     f"source model's {plain:.2f}"
                 )
         return None
-
-    def reset(self) -> None:
-        """Forget all images."""
-        self._seen = self._source = None
-
-    def state_dict(self) -> tuple[Seen | None, Seen | None]:
-        """Return what was seen."""
-        return self._seen, self._source  # never written to, only replaced
-
-    def load_state_dict(self, state: tuple[Seen | None, Seen | None]) -> None:
-        """Restore what was seen."""
-        self._seen, self._source = state
 
 
 def _with(seen: Seen | None, logits: Tensor) -> Seen:

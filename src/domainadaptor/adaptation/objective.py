@@ -1,6 +1,6 @@
 """What an adaptor minimizes on a batch: a loss of its logits, or one that needs further passes of the network."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from domainadaptor.adaptation import losses
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.logits import in_loss_precision
-from domainadaptor.adaptation.state import Composite, SeededGenerator, Stateful
+from domainadaptor.adaptation.state import SeededGenerator, Stateful
 from domainadaptor.augmentation.crops import random_views
 from domainadaptor.options import check_number
 from domainadaptor.profiling import VIEWS, phase
@@ -20,7 +20,7 @@ _HEATED = {"gem-t": losses.gem_t, "gem-skd": losses.gem_skd}
 LOSSES = (*_PER_IMAGE, *_HEATED, "gem-aug")
 
 
-class Objective(Composite):
+class Objective(Stateful, ABC):
     """An unsupervised loss of one batch, which may keep state between batches."""
 
     idle = "there was nothing to learn from"  # why it returned None
@@ -75,13 +75,15 @@ class ViewsLoss(Objective):
 
 
 class Confident(Objective):
-    """Another objective, of those images alone whose confidence in the first pass is above a threshold."""
+    """Another objective, of only those images whose confidence in the first pass is above a threshold."""
+
+    kept = ("_chosen",)
+    _chosen: Tensor | None = None
 
     def __init__(self, inner: Objective, threshold: float) -> None:
         self.inner = inner
         self.threshold = threshold
         self.idle = f"no image is predicted with a confidence above {threshold:g}"
-        self._chosen: Tensor | None = None
 
     def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
         """The other's loss; later steps on the same batch take the same images."""
@@ -97,11 +99,6 @@ class Confident(Objective):
     def after_step(self, network: AdaptiveNetwork, loss: Tensor) -> str | None:
         """Do what the inner objective does."""
         return self.inner.after_step(network, loss)
-
-    def reset(self) -> None:
-        """Reset the inner objective and the choice of images."""
-        self._chosen = None
-        super().reset()
 
     def end_batch(self) -> None:
         """Forget the choice of images."""

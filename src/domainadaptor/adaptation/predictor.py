@@ -1,13 +1,13 @@
 """Predictor: turns the logits and features of a batch into other logits."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from domainadaptor.adaptation.state import Composite
+from domainadaptor.adaptation.state import Stateful
 
 
-class Predictor(Composite):
+class Predictor(Stateful, ABC):
     """Answer instead of the network's head. It may keep state between batches."""
 
     needs_features = True

@@ -1,10 +1,9 @@
 """Stateful: anything of an adaptor that learns or keeps something between batches."""
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,47 +12,39 @@ from torch.optim import SGD, Adam, Optimizer
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 
-class Stateful(ABC):
-    """An object with state. The adaptor resets, saves and restores all of its stateful parts alike."""
+class Stateful:
+    """An object with state. The adaptor resets, saves and restores all of its stateful parts alike.
 
-    @abstractmethod
-    def reset(self) -> None:
-        """Go back to the initial state."""
+    A subclass names in `kept` the attributes that are state. Their initial values are class attributes; they are
+    replaced, never written to. What has state of its own is listed in `_parts`.
+    """
 
-    @abstractmethod
-    def state_dict(self) -> Any:
-        """Return a copy of the state."""
+    kept: ClassVar[tuple[str, ...]] = ()
 
-    @abstractmethod
-    def load_state_dict(self, state: Any) -> None:
-        """Restore what `state_dict` returned."""
-
-    def end_batch(self) -> None:  # noqa: B027
-        """Drop what only the passes of this batch needed."""
-
-
-class Composite(Stateful):
-    """An object whose state is that of its parts; without parts it has none."""
-
-    def _parts(self) -> Sequence[Stateful]:
+    def _parts(self) -> "Sequence[Stateful]":
         return ()
 
     def reset(self) -> None:
-        """Reset the parts."""
+        """Go back to the initial state."""
+        for name in self.kept:
+            setattr(self, name, getattr(type(self), name))
         for part in self._parts():
             part.reset()
 
     def state_dict(self) -> Any:
-        """Return the state of the parts."""
-        return [part.state_dict() for part in self._parts()]
+        """Return a copy of the state."""
+        return [getattr(self, name) for name in self.kept], [part.state_dict() for part in self._parts()]
 
     def load_state_dict(self, state: Any) -> None:
-        """Restore the parts."""
-        for part, held in zip(self._parts(), state, strict=True):
+        """Restore what `state_dict` returned."""
+        values, parts = state
+        for name, value in zip(self.kept, values, strict=True):
+            setattr(self, name, value)
+        for part, held in zip(self._parts(), parts, strict=True):
             part.load_state_dict(held)
 
     def end_batch(self) -> None:
-        """End the batch of the parts."""
+        """Drop what only the passes of this batch needed."""
         for part in self._parts():
             part.end_batch()
 

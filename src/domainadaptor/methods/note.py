@@ -1,9 +1,10 @@
-"""NOTE: instance-aware norms, and a memory that a stream of one class cannot fill. Gong et al., NeurIPS 2022."""
+"""NOTE: instance-aware norms, and a class-balanced bank of images. Gong et al., NeurIPS 2022."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple, final
+from types import MappingProxyType
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -26,34 +27,31 @@ from domainadaptor.norms.moments import in_float32
 __all__ = ["note"]
 
 
-class _Held(NamedTuple):
-    images: tuple[Tensor, ...]  # (C, H, W) each
-    labels: tuple[int, ...]
-    counts: tuple[tuple[int, int], ...]  # class -> how many of it were offered
-    seen: int
-    draws: Tensor
-
-
-class ReservoirMemory(Stateful):
-    """A memory of equal parts of all classes, within which every image is as likely as any other (PBRS).
+class ReservoirBank(Stateful):
+    """Images in equal parts of all classes; within a class, every image seen is equally likely to be kept (PBRS).
 
     Args:
-        capacity: How many images it holds.
-        seed: Of what leaves it.
+        capacity: Number of images to store.
+        seed: Random seed of the images that leave.
     """
+
+    kept = ("images", "labels", "counts", "seen")
+    images: tuple[Tensor, ...] = ()  # (C, H, W) each
+    labels: tuple[int, ...] = ()
+    counts: Mapping[int, int] = MappingProxyType({})  # class -> images that were offered
+    seen: int = 0  # images that were offered
 
     def __init__(self, capacity: int, seed: int) -> None:
         self.capacity = capacity
         self._random = SeededGenerator(seed)
-        self.images: tuple[Tensor, ...] = ()
-        self.labels: tuple[int, ...] = ()
-        self.counts: dict[int, int] = {}
-        self.seen = 0  # images that were offered
+
+    def _parts(self) -> Sequence[Stateful]:
+        return (self._random,)
 
     def add(self, image: Tensor, label: int) -> None:
-        """Offers an image, which takes the place of another where the memory is full, or is left out."""
+        """Offer an image. If the bank is full it replaces another one, or is left out."""
         self.seen += 1
-        self.counts[label] = self.counts.get(label, 0) + 1
+        self.counts = {**self.counts, label: self.counts.get(label, 0) + 1}
         if len(self.labels) >= self.capacity:
             leaves = self._leaves(label)
             if leaves is None:
@@ -63,7 +61,7 @@ class ReservoirMemory(Stateful):
         self.images, self.labels = (*self.images, image), (*self.labels, label)
 
     def _leaves(self, label: int) -> int | None:
-        """Which place is given up for an image of a class; None: the image is left out."""
+        """Return the position to give up for an image of a class; None leaves the image out."""
         sizes = {k: self.labels.count(k) for k in sorted(set(self.labels))}
         largest = [k for k, size in sizes.items() if size == max(sizes.values())]
         if label not in largest:
@@ -80,20 +78,6 @@ class ReservoirMemory(Stateful):
 
     def _below(self, count: int) -> int:
         return int(self._uniform() * count)
-
-    def reset(self) -> None:
-        """Empty."""
-        self._random.reset()
-        self.images, self.labels, self.counts, self.seen = (), (), {}, 0
-
-    def state_dict(self) -> _Held:
-        """The images, which are never written to, and what is drawn next."""
-        return _Held(self.images, self.labels, tuple(self.counts.items()), self.seen, self._random.state_dict())
-
-    def load_state_dict(self, state: _Held) -> None:
-        """Restore the images and the generator."""
-        self.images, self.labels, self.counts, self.seen = *state[:2], dict(state.counts), state.seen
-        self._random.load_state_dict(state.draws)
 
 
 @final
@@ -168,7 +152,7 @@ class AwareNorm(AdaptiveNorm):
 
 @final
 class _Note(Adaptor):
-    """Predicts each image by itself, sorts it into a memory, and every so often takes a step on that."""
+    """Predict each image by itself, store some in a bank, and regularly take a step on the bank."""
 
     def __init__(
         self,
@@ -176,20 +160,20 @@ class _Note(Adaptor):
         *,
         share: float,
         every: int,
-        memory: ReservoirMemory,
+        bank: ReservoirBank,
         optimizer: OptimizerFactory,
         reset_every: int | None,
         predict: str,
     ) -> None:
         super().__init__(network, reset_every=reset_every)
         self._share, self._every = share, every
-        self._bank = memory
+        self._bank = bank
         self._optimizer = LazyOptimizer(optimizer)
         self._predict_after = predict == "after"
         self._rebuild()
 
     def _build(self) -> AdaptiveNetwork:
-        special = partial(_stand_ins, share=self._share)
+        special = partial(_replacements, share=self._share)
         return self._adaptive(norm=None, learns="norms", special=special)
 
     def _parts(self) -> Sequence[Stateful]:
@@ -223,7 +207,7 @@ class _Note(Adaptor):
         return Adaptation(logits.detach(), before.detach(), loss)
 
     def _update(self, like: Tensor) -> Tensor | str:
-        """Take a step on the buffer as one batch; return the loss, or why no step can be taken."""
+        """Take a step on the bank as one batch; return the loss, or why no step can be taken."""
         images = torch.stack(self._bank.images).to(like)
         with self._following():
             loss = entropy(in_loss_precision(self._main(images))).mean()
@@ -235,7 +219,7 @@ class _Note(Adaptor):
 
     @contextmanager
     def _following(self) -> Iterator[None]:
-        """Let the norms measure the buffer meanwhile."""
+        """Let the norms measure the bank meanwhile."""
         norms = [norm for norm in self._main.norms.values() if isinstance(norm, AwareNorm)]
         try:
             for norm in norms:
@@ -246,7 +230,7 @@ class _Note(Adaptor):
                 norm.following = False
 
 
-def _stand_ins(network: nn.Module, share: float) -> dict[str, AwareNorm]:
+def _replacements(network: nn.Module, share: float) -> dict[str, AwareNorm]:
     layers = {name: m for name, m in network.named_modules() if isinstance(m, InstanceAwareBatchNorm2d)}
     if not layers or any(layer.running_mean is None for layer in layers.values()):
         raise UnsupportedNetwork(
@@ -282,13 +266,13 @@ def note(
     Args:
         network: A network trained with instance-aware batch norm (`domainadaptor train ... --norm iabn`).
         predict: "before" an image is used as published, or "after" the batch with one more forward pass.
-        seed: Random seed of the images that leave the buffer.
+        seed: Random seed of the images that leave the bank.
     """
     return _Note(
         network,
         share=share,
         every=update_every,
-        memory=ReservoirMemory(capacity, seed),
+        bank=ReservoirBank(capacity, seed),
         optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         reset_every=reset_every,
         predict=predict,

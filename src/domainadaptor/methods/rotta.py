@@ -1,4 +1,4 @@
-"""RoTTA: a teacher, a memory that stays balanced and fresh, robust statistics. Yuan et al., CVPR 2023."""
+"""RoTTA: a teacher, a balanced and fresh bank of images, robust statistics. Yuan et al., CVPR 2023."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ __all__ = ["rotta"]
 
 
 class Item(NamedTuple):
-    """An image in memory."""
+    """A stored image."""
 
     image: Tensor  # (C, H, W)
     label: int
@@ -36,32 +36,34 @@ class Item(NamedTuple):
     born: int  # how many images had come before it
 
 
-class BalancedMemory(Stateful):
-    """A memory with equal room for every class, from which the oldest and least sure images go first (CSTU).
+class BalancedBank(Stateful):
+    """Images with equal room for every class; the oldest and least confident ones leave first (CSTU).
 
     Args:
-        capacity: How many images it holds.
+        capacity: Number of images to store.
         timeliness: The weight of age in an image's score.
         uncertainty: The weight of its entropy.
     """
 
+    kept = ("items", "seen")
+    items: "tuple[Item, ...]" = ()
+    seen: int = 0  # images that were offered
+
     def __init__(self, capacity: int, *, timeliness: float, uncertainty: float) -> None:
         self.capacity = capacity
         self._weights = timeliness, uncertainty
-        self.items: tuple[Item, ...] = ()
-        self.seen = 0  # images that were offered
 
     def score(self, item: Item) -> float:
-        """How dispensable an image is."""
+        """Return how dispensable an image is."""
         old, unsure = self._weights
         return old / (1 + math.exp(-self.age(item))) + unsure * item.uncertainty
 
     def age(self, item: Item) -> float:
-        """How many images came since, as a share of the capacity."""
+        """Return how many images came since, as a share of the capacity."""
         return (self.seen - item.born) / self.capacity
 
     def add(self, image: Tensor, label: int, uncertainty: float, classes: int) -> None:
-        """Offers an image: it finds room, takes the place of a more dispensable one, or is left out."""
+        """Offer an image. It finds room, replaces a more dispensable one, or is left out."""
         new = Item(image, label, uncertainty, self.seen)
         counts = [0] * classes
         for item in self.items:
@@ -83,22 +85,10 @@ class BalancedMemory(Stateful):
         # Of equal ones the last goes, in the order of classes, as in the authors' loop.
         return self.score(item), item.label, item.born
 
-    def reset(self) -> None:
-        """Empty."""
-        self.items, self.seen = (), 0
-
-    def state_dict(self) -> tuple[tuple[Item, ...], int]:
-        """The images, which are never written to."""
-        return self.items, self.seen
-
-    def load_state_dict(self, state: tuple[tuple[Item, ...], int]) -> None:
-        """Restore the images."""
-        self.items, self.seen = state
-
 
 @final
 class _Rotta(Adaptor):
-    """The teacher predicts, its answers sort images into a memory, and every so often the student learns from that."""
+    """The teacher predicts and sorts images into a bank, from which the student regularly learns."""
 
     def __init__(
         self,
@@ -107,7 +97,7 @@ class _Rotta(Adaptor):
         share: float,
         nu: float,
         every: int,
-        memory: BalancedMemory,
+        bank: BalancedBank,
         optimizer: OptimizerFactory,
         pixels: Pixels,
         seed: int,
@@ -116,7 +106,7 @@ class _Rotta(Adaptor):
     ) -> None:
         super().__init__(network, reset_every=reset_every)
         self._share, self._nu, self._every = share, nu, every
-        self._bank = memory
+        self._bank = bank
         self._optimizer = LazyOptimizer(optimizer)
         self._random = SeededGenerator(seed)
         self._pixels = pixels
@@ -155,7 +145,7 @@ class _Rotta(Adaptor):
         return Adaptation(logits.detach(), before.detach(), loss, alpha, note)
 
     def _update(self, like: Tensor) -> Tensor | str:
-        """Take a step of the student on the buffer; return the loss, or why no step can be taken."""
+        """Take a step of the student on the bank; return the loss, or why no step can be taken."""
         items = sorted(self._bank.items, key=lambda item: (item.label, item.born))
         images = torch.stack([item.image for item in items]).to(like)
         ages = torch.tensor([self._bank.age(item) for item in items], dtype=torch.float64, device="cpu")
@@ -179,7 +169,7 @@ class _Rotta(Adaptor):
 
     @contextmanager
     def _following(self) -> Iterator[None]:
-        """Let the running statistics of both networks move a share toward the buffer's meanwhile."""
+        """Let the running statistics of both networks move a share toward the bank's meanwhile."""
         norms = [n for part in (self._main, self._student) for n in part.norms.values() if isinstance(n, MixedNorm)]
         try:
             for norm in norms:
@@ -224,8 +214,8 @@ def rotta(
     Args:
         network: Any trained network with batch normalization.
         nu: Weight of the student in the teacher at each update.
-        timeliness: Weight of an image's age in the choice of what leaves the buffer.
-        uncertainty: Weight of an image's entropy in the choice of what leaves the buffer.
+        timeliness: Weight of an image's age in the choice of what leaves the bank.
+        uncertainty: Weight of an image's entropy in the choice of what leaves the bank.
         predict: "before" the batch is used as published, or "after" it with one more pass of the teacher.
         seed: Random seed of the views.
     """
@@ -234,7 +224,7 @@ def rotta(
         share=share,
         nu=nu,
         every=update_every,
-        memory=BalancedMemory(capacity, timeliness=timeliness, uncertainty=uncertainty),
+        bank=BalancedBank(capacity, timeliness=timeliness, uncertainty=uncertainty),
         optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
         pixels=Pixels(mean, std),
         seed=seed,

@@ -105,14 +105,19 @@ def last_stage(network: nn.Module) -> tuple[str, ...]:
 
 
 class SharpnessAwareEntropy(Objective):
-    """The mean entropy of confident images at the worst point nearby, and its moving average."""
+    """The mean entropy of confident images at the worst point nearby, and its moving average.
+
+    The authors' program writes the old average back after a reset, so that it recovers again and again.
+    """
+
+    kept = ("_average",)
+    _average: float | None = None
 
     def __init__(self, *, margin: float, rho: float, recover_below: float | None) -> None:
         self.margin = margin
         self.rho = rho
         self.recover_below = recover_below
         self._classes = 2
-        self._average: float | None = None
 
     def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
         """Return a loss with the value and the gradient of the entropy uphill, at the weights as they are."""
@@ -156,18 +161,6 @@ class SharpnessAwareEntropy(Objective):
 
     def _confident(self, entropies: Tensor) -> Tensor:
         return entropies.detach() < self.margin * math.log(self._classes)
-
-    def reset(self) -> None:
-        """Forget the average. The authors' program writes the old one back, so that it recovers again and again."""
-        self._average = None
-
-    def state_dict(self) -> float | None:
-        """Return the average."""
-        return self._average
-
-    def load_state_dict(self, state: float | None) -> None:
-        """Restore the average."""
-        self._average = state
 
 
 @torch.no_grad()

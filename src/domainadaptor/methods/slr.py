@@ -24,13 +24,15 @@ _PUBLISHED = {"authors": (0.025, 1.0, ("layer4",)), "domainadaptor": (1.0, 0.0, 
 class Ratio(Objective):
     """A weighted likelihood ratio, plus how far the mean prediction of many batches is from uniform."""
 
+    kept = ("_mean", "_next")
+    _mean: Tensor | None = None
+    _next: Tensor | None = None  # with this batch
+
     def __init__(self, form: str, confidence: float, diversity: float, kappa: float) -> None:
         self.form = form
         self.confidence = confidence
         self.diversity = diversity
         self.kappa = kappa
-        self._mean: Tensor | None = None
-        self._next: Tensor | None = None
 
     def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor:
         """The mean ratio, and the divergence of the running mean from uniform, through this batch's part of it."""
@@ -47,18 +49,6 @@ class Ratio(Objective):
         """A batch counts once in the running mean, however many steps it got."""
         if self._next is not None:
             self._mean, self._next = self._next, None
-
-    def reset(self) -> None:
-        """Starts from uniform again."""
-        self._mean = self._next = None
-
-    def state_dict(self) -> Tensor | None:
-        """The running mean."""
-        return self._mean
-
-    def load_state_dict(self, state: Tensor | None) -> None:
-        """Goes back to it."""
-        self._mean, self._next = state, None
 
 
 @method(paper="Mummadi et al., SLR", year=2021, kind="loss", forwards="1 (2 if it predicts after)", backwards="1")

@@ -38,9 +38,11 @@ class Templates(Predictor):
     are to be kept; here all are.
     """
 
+    kept = ("_held",)
+    _held: _Supports | None = None
+
     def __init__(self, keep: int) -> None:
         self.keep = keep
-        self._held: _Supports | None = None
 
     def __call__(self, logits: Tensor, features: Tensor | None, head: nn.Linear | None) -> Tensor:
         """Add the batch to the supports, then predict it without the head's bias."""
@@ -62,18 +64,6 @@ class Templates(Predictor):
         order = supports.entropies.sort(stable=True).indices
         chosen = torch.cat([order[supports.labels[order] == label][: self.keep] for label in range(classes)])
         return _Supports(*(part[chosen] for part in supports))
-
-    def reset(self) -> None:
-        """The rows of the head again."""
-        self._held = None
-
-    def state_dict(self) -> _Supports | None:
-        """The supports."""
-        return self._held
-
-    def load_state_dict(self, state: _Supports | None) -> None:
-        """Goes back to those."""
-        self._held = state
 
 
 def _supports(features: Tensor, logits: Tensor) -> _Supports:

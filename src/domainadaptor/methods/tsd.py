@@ -48,10 +48,11 @@ class PrototypeAgreement(Objective):
     """
 
     needs_features = True
+    kept = ("held",)
+    held: _Seen | None = None
 
     def __init__(self, *, keep: int | None, divergence: str, agree: bool, lam: float, neighbors: int) -> None:
         self.keep, self.divergence, self.agree, self.lam, self.neighbors = keep, divergence, agree, lam, neighbors
-        self.held: _Seen | None = None  # replaced, never written to
 
     def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
         """Return the mean over the images that count; None if there are none."""
@@ -101,18 +102,6 @@ class PrototypeAgreement(Objective):
         near, at = (F.normalize(features, dim=1) @ directions.T).topk(min(self.neighbors, len(directions)), dim=1)
         gaps = (logits.softmax(1).unsqueeze(1) - held.probabilities[at]).square().sum(2)
         return (near * gaps).mean(1)
-
-    def reset(self) -> None:
-        """Start from the head again."""
-        self.held = None
-
-    def state_dict(self) -> _Seen | None:
-        """Return the stored features."""
-        return self.held
-
-    def load_state_dict(self, state: _Seen | None) -> None:
-        """Restore the stored features."""
-        self.held = state
 
 
 @method(
