@@ -1,5 +1,6 @@
 """Options are checked and converted by the types that a signature declares."""
 
+import inspect
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from domainadaptor.errors import BadOption
-from domainadaptor.options import Option, coerce_options, option_infos, parse_options
+from domainadaptor.options import Option, coerce_options, docstring_entries, parameters, parse_options
 
 Rate = Annotated[float, Option("Learning rate.", ge=0)]
 
@@ -68,6 +69,7 @@ def test_values_are_converted_to_the_declared_type(option, given, expected):
     [
         ("lr", -1, "lr=-1: expected a finite number of at least 0"),
         ("lr", float("inf"), "lr=inf: expected a finite number"),
+        ("lr", 10**400, "expected a finite number"),
         ("lr", True, "lr=True: expected a finite number"),
         ("lr", None, "lr=None: expected a finite number"),
         ("lr", "0.5", "lr='0.5' is text: expected the number 0.5"),
@@ -143,7 +145,8 @@ def test_text_that_is_no_value_is_refused(option, text, message):
 
 
 def test_options_are_described():
-    infos = option_infos(function)
+    written = docstring_entries(inspect.getdoc(function))
+    infos = {parameter.name: parameter.info(written) for parameter in parameters(function)}
     assert infos["lr"] == ("lr", "float >= 0", 0.1, "Learning rate.")
     assert infos["steps"].doc == "Number of steps."
     assert infos["form"].doc == "One of two, written over two lines."

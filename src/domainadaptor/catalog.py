@@ -191,7 +191,7 @@ def _inspect(function: Callable[..., Any]) -> MethodInfo:
     card = cast(MethodInfo, getattr(function, "card", MethodInfo()))
     written = docstring_entries(_docs(function))
     infos = {parameter.name: parameter.info(written) for parameter in parameters(function)}
-    return replace(card, summary=registry.sentence(function), options=infos)
+    return replace(card, summary=(function.__doc__ or "").strip().partition("\n")[0], options=infos)
 
 
 def _docs(function: Callable[..., Any]) -> str:

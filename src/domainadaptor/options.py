@@ -139,12 +139,6 @@ def defaults_of(function: Callable[..., Any]) -> dict[str, Any]:
     return {parameter.name: parameter.default for parameter in parameters(function)}
 
 
-def option_infos(function: Callable[..., Any]) -> dict[str, OptionInfo]:
-    """Return what readers need to know about each option of a function."""
-    written = docstring_entries(inspect.getdoc(function) or "")
-    return {parameter.name: parameter.info(written) for parameter in parameters(function)}
-
-
 def docstring_entries(docstring: str) -> dict[str, str]:
     """Return the entries under "Args:" of a docstring whose indentation was removed."""
     _, _, listed = docstring.partition("Args:\n")
@@ -216,8 +210,8 @@ def _fit(kind: Any, bounds: Option, value: Any) -> Any:
         whole = isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) <= _LARGEST_INT
         return int(value) if whole and bounds.allows(value) else _NO
     if kind is float:
-        number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-        return float(value) if number and bounds.allows(value) else _NO
+        number = _to_float(value)
+        return number if math.isfinite(number) and bounds.allows(number) else _NO
     if kind is None or kind is type(None):
         return None if value is None else _NO
     if kind in (bool, str):
@@ -225,12 +219,19 @@ def _fit(kind: Any, bounds: Option, value: Any) -> Any:
     return value
 
 
+def _to_float(value: Any) -> float:
+    try:
+        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return math.inf
+
+
 def _fit_sequence(kind: Any, value: Any) -> Any:
     if not isinstance(value, list | tuple):
         return _NO
     alternatives = _atoms(get_args(kind)[0])
     found = [next((f for k, o in alternatives if (f := _fit(k, o, item)) is not _NO), _NO) for item in value]
-    return _NO if _NO in found else type(value)(found)
+    return _NO if any(item is _NO for item in found) else type(value)(found)
 
 
 def _choices(atoms: Iterable[tuple[Any, Option]]) -> list[Any]:

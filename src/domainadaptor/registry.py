@@ -82,11 +82,6 @@ def find(package: str, kind: str, name: object, *, allow_import: bool = False) -
     return known[name].load()
 
 
-def sentence(function: Callable[..., Any]) -> str:
-    """Return the first line of a function's docstring."""
-    return (function.__doc__ or "").strip().partition("\n")[0]
-
-
 def _source_tree(info: pkgutil.ModuleInfo) -> ast.Module | None:
     spec = info.module_finder.find_spec(info.name, None)
     return None if spec is None else parsed(spec.origin)

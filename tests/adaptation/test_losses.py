@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from domainadaptor.adaptation import losses
-from domainadaptor.errors import BadOption
 from tests.conftest import batch
 
 LOSSES = {
@@ -85,18 +84,3 @@ def test_temperature_rules():
     torch.testing.assert_close(mean.factor, (own.mean() ** 2).expand(6))
     assert (fixed.tau == 3).all()
     assert (fixed.factor == 9).all()
-
-
-@pytest.mark.parametrize(
-    ("rule", "scale", "hint"),
-    [
-        ("per_imge", 2, "did you mean 'per_image'"),
-        (0, 2, "above 0"),
-        (-1.0, 2, "above 0"),
-        ("code", 0, "scale"),
-        (None, 2, "temperature"),
-    ],
-)
-def test_wrong_temperatures_are_refused(rule, scale, hint):
-    with pytest.raises(BadOption, match=hint):
-        losses.check_temperature(rule, scale)

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from domainadaptor.errors import BadOption
-from domainadaptor.norms.alpha import alpha_code, alpha_paper, check_alpha, layer_alpha
+from domainadaptor.norms.alpha import alpha_code, alpha_paper, layer_alpha
 from domainadaptor.norms.moments import Moments, batch_moments, image_moments
 from tests.conftest import batch
 
@@ -27,24 +26,3 @@ def test_ranges(shift):
 def test_reversed_is_one_minus(rule):
     forward = layer_alpha(rule, *moments(1.0), True)
     assert layer_alpha(f"{rule}-reversed", *moments(1.0), True) == 1 - forward
-
-
-@pytest.mark.parametrize("alpha", ["code", "paper", "code-reversed", "paper-reversed", 0, 1, 0.5])
-def test_right_values(alpha):
-    check_alpha(alpha)
-
-
-@pytest.mark.parametrize(
-    ("alpha", "hint"),
-    [
-        ("papre", "did you mean 'paper'"),
-        (1.5, "from 0 to 1"),
-        (-0.1, "from 0 to 1"),
-        (float("nan"), "finite"),
-        (None, "code"),
-        (True, "number"),
-    ],
-)
-def test_wrong_values_are_answered_with_right_ones(alpha, hint):
-    with pytest.raises(BadOption, match=hint):
-        check_alpha(alpha)

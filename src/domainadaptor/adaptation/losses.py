@@ -8,9 +8,6 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from domainadaptor.options import check_choice, check_number
-
-TEMPERATURES = ("code", "per_image", "batch_mean")
 _FLOOR = 1e-6  # equal logits have no deviation
 
 
@@ -47,15 +44,6 @@ def likelihood_ratio(logits: Tensor) -> Tensor:
     rest = logits.logsumexp(1, keepdim=True) + (-p.masked_fill(top, 0.0)).log1p()
     rest = rest.where(~top, logits.masked_fill(top, float("-inf")).logsumexp(1, keepdim=True))
     return (p * (rest - logits)).sum(1)
-
-
-def check_temperature(rule: object, scale: object) -> None:
-    """Refuses what is neither the name of a rule nor a positive number."""
-    if isinstance(rule, str):
-        check_choice("temperature", rule, TEMPERATURES)
-    else:
-        check_number("temperature", rule, low=0, above=True)
-    check_number("scale", scale, low=0, above=True)
 
 
 def temperature(logits: Tensor, rule: str | float, scale: float) -> Temperature:

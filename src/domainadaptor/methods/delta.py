@@ -24,8 +24,6 @@ from domainadaptor.norms.recognize import SourceNorm
 
 __all__ = ["delta"]
 
-LOSSES = ("entropy", "weighted-entropy", "pseudo-label")
-
 
 @method(paper="Zhao et al., DELTA", year=2023, kind="statistics", forwards="1 (2 if it predicts after)", backwards="1")
 def delta(

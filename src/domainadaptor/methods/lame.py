@@ -15,7 +15,6 @@ from domainadaptor.norms.mixed import batch_only
 
 __all__ = ["lame"]
 
-_AFFINITIES = ("knn", "rbf", "linear")
 _FLOOR = 1e-10  # the authors add it to probabilities before their logarithm
 
 

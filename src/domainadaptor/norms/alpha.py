@@ -8,9 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from domainadaptor.errors import BadOption
 from domainadaptor.norms.moments import Moments
-from domainadaptor.options import check_choice, check_number
 
 AlphaRule = Callable[[Moments, Moments, Moments, bool], Tensor]
 
@@ -28,19 +26,6 @@ def alpha_paper(images: Moments, batch: Moments, source: Moments, deviations: bo
 
 
 RULES: dict[str, AlphaRule] = {"code": alpha_code, "paper": alpha_paper}
-CHOICES = (*RULES, *(f"{name}-reversed" for name in RULES))
-
-
-def check_alpha(alpha: object) -> None:
-    """Refuses what is neither the name of a rule nor a weight."""
-    if isinstance(alpha, str) and alpha.replace(".", "", 1).isdigit():
-        raise BadOption(f"alpha={alpha!r} is text: expected the number {alpha}")
-    if isinstance(alpha, str):
-        check_choice("alpha", alpha, CHOICES)
-    elif alpha is None:
-        raise BadOption(f"alpha=None: expected a number from 0 to 1 or one of {', '.join(CHOICES)}")
-    else:
-        check_number("alpha", alpha, low=0, high=1)
 
 
 def layer_alpha(rule: str, images: Moments, batch: Moments, source: Moments, deviations: bool) -> Tensor:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 Variance = Literal["unbiased", "biased"]
-VARIANCES: tuple[Variance, ...] = ("unbiased", "biased")
 _ADDED = 256
 
 

@@ -186,8 +186,3 @@ def find_algorithm(name: str) -> Callable[..., Algorithm]:
         BadOption: There is none.
     """
     return registry.find(ALGORITHMS, "algorithm", name)
-
-
-def algorithms() -> dict[str, Callable[..., Algorithm]]:
-    """Every training algorithm by its name."""
-    return registry.table(ALGORITHMS)
