@@ -1,1 +1,1 @@
-"""How well a method does: named orders of test images, and counts of what came of them."""
+"""Evaluation of adaptation methods on streams of test images."""

@@ -1,9 +1,9 @@
-"""Runs an adaptor through the segments of a protocol; labels stop here."""
+"""Runs an adaptor through the segments of a protocol; no method sees labels."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
@@ -14,28 +14,42 @@ from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.prefetch import prefetch
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.evaluation.protocols import ImageRef, Segment
-from domainadaptor.lab.evaluation.scores import Tally
+from domainadaptor.lab.evaluation.scores import DomainScore, Tally
 from domainadaptor.lab.peak_memory import PeakMemory
 
-Counted = Callable[[int, int], None]  # done, of how many
-PlainLogits = MutableMapping[tuple[ImageRef, ...], Tensor]  # of the untouched network, by batch
-_TIMED = 8  # batches on which plain inference is timed, even if its logits are known
+Counted = Callable[[int, int], None]  # images done, total
+PlainLogits = MutableMapping[tuple[ImageRef, ...], Tensor]  # batch -> logits of the source model
+_TIMED = 8  # batches on which plain inference is timed even if its logits are known
+
+
+class _Measured(TypedDict):
+    scores: dict[str, DomainScore]  # by domain
+    segments: list[dict[str, Any]]
+    alpha: dict[str, float]  # layer -> mean over batches
+    seconds: dict[str, Any]
+    memory: float | None  # peak in megabytes
+    fell_back: int  # batches that the guard predicted with the source model
+
+
+class EvaluationResult(_Measured, total=False):
+    """The measured part of a record."""
+
+    notes: list[str]
 
 
 @dataclass(frozen=True)
 class SegmentLoader:
-    """Where the images of a protocol come from."""
+    """Loads the images of segments."""
 
     pictures: Mapping[str, DomainImages]  # domain -> its images
     preprocessing: Preprocessing
     device: torch.device
 
     def batches(self, segments: Sequence[Segment]) -> Iterator[tuple[int, list[ImageRef], Tensor]]:
-        """The number of the segment, the images that could be read, and their pixels; made while the last are used."""
+        """Yield the number of the segment, the readable images, and their pixels; the next batch loads meanwhile."""
         return prefetch(self._load(at, batch) for at, segment in enumerate(segments) for batch in segment.batches)
 
     def _load(self, at: int, batch: Sequence[ImageRef]) -> tuple[int, list[ImageRef], Tensor]:
-        """A batch whose images may be of several domains, in the order of the batch."""
         found: dict[ImageRef, Tensor] = {}
         for domain in dict.fromkeys(item.domain for item in batch):
             own = {item.position: item for item in batch if item.domain == domain}
@@ -47,7 +61,7 @@ class SegmentLoader:
         return at, items, self.preprocessing.normalized(torch.stack([found[item] for item in items]))
 
     def name(self, item: ImageRef) -> str:
-        """What the image is called in its domain."""
+        """Return the name of an image in its domain."""
         return self.pictures[item.domain].domain.examples[item.position].name
 
 
@@ -58,103 +72,119 @@ def evaluate(
     classes: int,
     progress: Counted = lambda *_: None,
     known: PlainLogits | None = None,
-) -> dict[str, Any]:
-    """Adapts to every batch in turn and counts what came of it.
+) -> EvaluationResult:
+    """Adapt to every batch in turn and count correct predictions.
 
     Args:
-        adaptor: What predicts; it is reset where a segment says so, and in the end.
+        adaptor: The adaptor; it is reset where a segment says so, and at the end.
         segments: The batches.
-        images: Where they come from.
-        classes: How many.
-        progress: Called after each batch with how many images are done, of how many.
-        known: What the untouched network says of batches: from earlier calls with the same network and images, and
-            added to, so that later ones need not ask it again.
-
-    Returns:
-        Scores by domain, segments, alpha by layer, seconds, memory, notes: the measured part of a record.
+        images: Loads them.
+        classes: Number of classes.
+        progress: Called after each batch with the number of images done and in total.
+        known: Logits of the source model from earlier calls with the same network and images; new ones are added.
     """
-    tallies: dict[str, Tally] = {}
-    lines: list[dict[str, Any]] = [
-        {"name": s.name, "fresh": s.fresh, "images": 0, "right": 0, "source_right": 0} for s in segments
-    ]
-    alpha: dict[str, list[float]] = {}
-    notes: list[str] = []
-    known = {} if known is None else known
-    adapting = 0.0
-    compared = {"batches": 0, "adapting": 0.0, "plain": 0.0}  # where both were timed side by side
-    batches = done = fell_back = 0
+    run = _Run(adaptor, images, classes, {} if known is None else known, PeakMemory(images.device))
+    run.lines = [{"name": s.name, "fresh": s.fresh, "images": 0, "right": 0, "source_right": 0} for s in segments]
     total = sum(len(batch) for segment in segments for batch in segment.batches)
     current = -1
-    memory = PeakMemory(images.device)
     for number, items, pixels in images.batches(segments):
         if number != current and segments[number].fresh:
             adaptor.reset()
         current = number
-        if not items:
-            continue
-        batch = pixels.to(images.device, memory_format=torch.channels_last)
+        if items:
+            run.batch(number, items, pixels)
+            progress(run.images_done, total)
+    adaptor.reset()
+    return run.result()
+
+
+@dataclass
+class _Run:
+    """Accumulates the results of an evaluation."""
+
+    adaptor: Adaptor
+    loader: SegmentLoader
+    classes: int
+    known: PlainLogits
+    memory: PeakMemory
+    lines: list[dict[str, Any]] = field(default_factory=list)  # one per segment
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    alpha: dict[str, list[float]] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    batches: int = 0
+    images_done: int = 0
+    fell_back: int = 0
+    adapting: float = 0.0
+    # Batches on which the source model was timed too.
+    compared: dict[str, float] = field(default_factory=lambda: {"batches": 0, "adapting": 0.0, "plain": 0.0})
+
+    def batch(self, number: int, items: list[ImageRef], pixels: Tensor) -> None:
+        device = self.loader.device
+        batch = pixels.to(device, memory_format=torch.channels_last)
         key = tuple(items)
         plain_took = None
-        if batches < _TIMED or key not in known:
-            plain, plain_took = _timed(lambda batch=batch: _plain(adaptor, batch), images.device)  # type: ignore[misc]
-            known[key] = plain.float().cpu()
-        with memory:
-            result, took = _timed(lambda batch=batch: adaptor.adapt(batch), images.device)  # type: ignore[misc]
-        adapting += took
+        if self.batches < _TIMED or key not in self.known:
+            plain, plain_took = _timed(lambda: _plain(self.adaptor, batch), device)
+            self.known[key] = plain.float().cpu()
+        with self.memory:
+            result, took = _timed(lambda: self.adaptor.adapt(batch), device)
+        self.adapting += took
         if plain_took is not None:
             added = {"batches": 1, "adapting": took, "plain": plain_took}
-            compared = {name: value + added[name] for name, value in compared.items()}
-        logits = [known[key], *(values.float().cpu() for values in (result.before, result.logits))]
+            self.compared = {name: value + added[name] for name, value in self.compared.items()}
+        self._count(number, items, self.known[key], result.before.float().cpu(), result.logits.float().cpu())
+        for layer, value in result.alpha.items():
+            self.alpha.setdefault(layer, []).append(value)
+        if result.note:
+            self.notes[result.note] = None
+        self.fell_back += result.fell_back
+        self.batches += 1
+        self.images_done += len(items)
+
+    def _count(self, number: int, items: list[ImageRef], *logits: Tensor) -> None:
+        """Add logits of the source model, before the step, and after it to the domains and the segment."""
         for domain in dict.fromkeys(item.domain for item in items):
             at = [place for place, item in enumerate(items) if item.domain == domain]
             own = [items[place] for place in at]
-            tally = tallies.setdefault(domain, Tally(classes))
-            tally.add(own, [images.name(item) for item in own], *(values[at] for values in logits))
+            tally = self.tallies.setdefault(domain, Tally(self.classes))
+            tally.add(own, [self.loader.name(item) for item in own], *(values[at] for values in logits))
         labels = torch.tensor([item.label for item in items])
-        line = lines[number]
+        line = self.lines[number]
         line["images"] += len(items)
         line["right"] += int((logits[2].argmax(1) == labels).sum())
         line["source_right"] += int((logits[0].argmax(1) == labels).sum())
-        for layer, value in result.alpha.items():
-            alpha.setdefault(layer, []).append(value)
-        if result.note and result.note not in notes:
-            notes.append(result.note)
-        fell_back += result.fell_back
-        batches += 1
-        done += len(items)
-        progress(done, total)
-    adaptor.reset()
-    return {
-        "scores": {domain: tally.score() for domain, tally in tallies.items()},
-        "segments": lines,
-        "alpha": {layer: round(sum(values) / len(values), 6) for layer, values in alpha.items()},
-        "seconds": {
-            "batches": batches,
-            "images": done,
-            "adapting": round(adapting, 4),
-            "compared": {name: round(value, 4) for name, value in compared.items()},
-        },
-        "memory": memory.megabytes(),
-        "fell_back": fell_back,
-        "notes": notes,
-    }
+
+    def result(self) -> EvaluationResult:
+        return {
+            "scores": {domain: tally.score() for domain, tally in self.tallies.items()},
+            "segments": self.lines,
+            "alpha": {layer: round(sum(values) / len(values), 6) for layer, values in self.alpha.items()},
+            "seconds": {
+                "batches": self.batches,
+                "images": self.images_done,
+                "adapting": round(self.adapting, 4),
+                "compared": {name: round(value, 4) for name, value in self.compared.items()},
+            },
+            "memory": self.memory.megabytes(),
+            "fell_back": self.fell_back,
+            "notes": list(self.notes),
+        }
 
 
 def _plain(adaptor: Adaptor, batch: Tensor) -> Tensor:
-    """The network itself, without the checks that an adaptor makes: what adaptation is compared with."""
+    """Return the logits of the source model without the adaptor's checks, as the baseline for times."""
     with torch.no_grad():
         return read_logits(adaptor.source(batch.clone()), adaptor.output, len(batch))
 
 
 def _timed(work: Callable[[], Any], device: torch.device) -> tuple[Any, float]:
-    _finish(device)
-    begun = time.perf_counter()
+    _synchronize(device)
+    start = time.perf_counter()
     result = work()
-    _finish(device)
-    return result, time.perf_counter() - begun
+    _synchronize(device)
+    return result, time.perf_counter() - start
 
 
-def _finish(device: torch.device) -> None:
-    """A GPU works on after the call returned."""
-    if device.type != "cpu":
+def _synchronize(device: torch.device) -> None:
+    if device.type != "cpu":  # a GPU still works after the call returned
         torch.accelerator.synchronize(device)

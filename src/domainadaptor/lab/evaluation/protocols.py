@@ -1,4 +1,4 @@
-"""Protocols: in which order a method meets test images, and when it forgets; the same seed gives the same order."""
+"""Protocols: the order of test images and when the adaptor is reset; the same seed gives the same order."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class ImageRef(NamedTuple):
 
     domain: str
     position: int  # in the domain's examples
-    label: int  # for orders that follow labels, and for the score; no method sees it
+    label: int  # for orders by label and for scores; no method sees it
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Segment:
 
     name: str
     batches: tuple[tuple[ImageRef, ...], ...]
-    fresh: bool  # everything is forgotten before the first of them
+    fresh: bool  # reset the adaptor before the first of them
 
 
 Images = Mapping[str, Sequence[ImageRef]]  # domain -> its test images, shuffled
@@ -41,9 +41,9 @@ def few_data(images: Images, batch_size: int, seed: int, *, subset: Count = 64) 
     """Each domain in small subsets; reset before each subset.
 
     Args:
-        images: Of each domain.
-        batch_size: Images at once; the last batch of a subset may be smaller.
-        seed: Of the order.
+        images: The images of each domain.
+        batch_size: Images per batch; the last batch of a subset may be smaller.
+        seed: Seed of the order.
         subset: Images per subset.
     """
     return [
@@ -57,9 +57,9 @@ def continual(images: Images, batch_size: int, seed: int, *, rounds: Count = 1) 
     """One domain after the other, in the given order; never reset.
 
     Args:
-        images: Of each domain.
-        batch_size: Images at once; the last batch of a domain may be smaller.
-        seed: Of the order.
+        images: The images of each domain.
+        batch_size: Images per batch; the last batch of a domain may be smaller.
+        seed: Seed of the order.
         rounds: Number of passes over all domains.
     """
     return [
@@ -87,16 +87,16 @@ def label_shift(images: Images, batch_size: int, seed: int, *, concentration: No
     """Labels in runs, as in a video stream; reset before each domain.
 
     Args:
-        images: Of each domain.
-        batch_size: Images at once; the last batch of a domain may be smaller.
-        seed: Of the order.
+        images: The images of each domain.
+        batch_size: Images per batch; the last batch of a domain may be smaller.
+        seed: Seed of the order.
         concentration: Concentration of the Dirichlet distribution that spreads each class over as many slots as there
             are batches; 0 sorts by label. Of 64 images in seven classes, the most frequent one has four fifths at 0.01,
             three fifths at 0.1, a third at 1, a fifth at 10.
     """
     segments = []
     for domain, items in images.items():
-        rng = np.random.default_rng([seed, 3])  # for each anew: its order is its own, whatever is beside it
+        rng = np.random.default_rng([seed, 3])  # per domain, so that its order does not depend on other domains
         if concentration == 0:
             ordered = sorted(items, key=lambda item: item.label)  # stable: the shuffle stays within a class
         else:
@@ -116,7 +116,7 @@ PROTOCOLS: dict[str, Protocol] = {
 
 
 def protocol_options(name: str) -> dict[str, Any]:
-    """The options of a protocol, with their defaults.
+    """Return the options of a protocol with their defaults.
 
     Raises:
         BadOption: There is no such protocol.
@@ -125,16 +125,16 @@ def protocol_options(name: str) -> dict[str, Any]:
 
 
 def check_protocol(name: str, options: Mapping[str, Any]) -> None:
-    """Refuses a protocol or an option that is not known, or a value that cannot be.
+    """Check a protocol and its options.
 
     Raises:
-        BadOption: It is one of those.
+        BadOption: The protocol or an option is unknown, or a value is invalid.
     """
     arrange(name, {"": []}, 1, 0, options)
 
 
 def arrange(name: str, images: Images, batch_size: int, seed: int, options: Mapping[str, Any]) -> list[Segment]:
-    """The segments of a protocol; every image comes, and the last small batch is kept.
+    """Return the segments of a protocol; they contain every image, also in smaller last batches.
 
     Raises:
         BadOption: There is no such protocol or option.
@@ -150,12 +150,12 @@ def find_protocol(name: str) -> Protocol:
         BadOption: There is no such protocol.
     """
     if name not in PROTOCOLS:
-        raise BadOption(f"there is no protocol {name!r}; {suggestion(name, PROTOCOLS)}")
+        raise BadOption(f"Unknown protocol {name!r}; {suggestion(name, PROTOCOLS)}")
     return PROTOCOLS[name]
 
 
 def shuffled(items: Sequence[ImageRef], seed: int, most: int | None) -> list[ImageRef]:
-    """A domain's images in an order that the seed decides, whatever is beside it; at most so many of them."""
+    """Return at most `most` of a domain's images in a seeded order that does not depend on other domains."""
     order = np.random.default_rng([seed, 0, 0]).permutation(len(items))[:most]
     return [items[at] for at in order]
 
@@ -165,7 +165,7 @@ def _batches(items: Sequence[ImageRef], batch_size: int) -> tuple[tuple[ImageRef
 
 
 def _dealt(items: Sequence[ImageRef], slots: int, concentration: float, rng: np.random.Generator) -> list[ImageRef]:
-    """The images of each class over slots, by shares drawn for that class; slots one after the other, each shuffled."""
+    """Spread the images of each class over slots by random shares, and return the slots in order, each shuffled."""
     held: list[list[ImageRef]] = [[] for _ in range(slots)]
     for label in sorted({item.label for item in items}):
         own = [item for item in items if item.label == label]

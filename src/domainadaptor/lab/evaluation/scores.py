@@ -1,8 +1,8 @@
-"""What came of the images of one domain, as counts: sums of counts are exact, averages of averages are not."""
+"""Results of one domain as counts: sums of counts are exact, averages of averages are not."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -10,26 +10,44 @@ from torch import Tensor
 from domainadaptor.lab.evaluation.protocols import ImageRef
 
 BINS = 15  # of equal width, for the calibration error
-_SHOWN = 12  # changed answers that are kept by name
+_KEPT = 12  # changed predictions that are kept by name
+
+
+class ChangedPrediction(TypedDict):
+    """An image whose prediction differs from the source model's."""
+
+    name: str
+    label: int
+    source: int
+    adapted: int
+    source_confidence: float
+    confidence: float
+
+
+class DomainScore(TypedDict):
+    """Counts of one domain; "source" is the source model, "before" the prediction before the adaptation step."""
+
+    images: int
+    source_right: int
+    before_right: int
+    right: int
+    better: int  # wrong with the source model, right now
+    worse: int  # right with the source model, wrong now
+    changed: int
+    confusion: list[list[int]]  # true class x predicted class
+    source_confusion: list[list[int]]
+    calibration: list[list[float]]  # bin x (images, sum of confidences, right)
+    source_calibration: list[list[float]]
+    examples: list[ChangedPrediction]
 
 
 @dataclass
 class Tally:
-    """Counts of one domain, growing batch by batch."""
+    """Counts of one domain, updated batch by batch."""
 
     classes: int
-    images: int = 0
-    source_right: int = 0
-    before_right: int = 0
-    right: int = 0
-    better: int = 0  # wrong before, right now
-    worse: int = 0  # right before, wrong now
-    changed: int = 0
-    confusion: Tensor = field(init=False)  # true class x answer
-    source_confusion: Tensor = field(init=False)
-    calibration: Tensor = field(init=False)  # bin x (images, sum of confidence, right)
-    source_calibration: Tensor = field(init=False)
-    examples: list[dict[str, Any]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    examples: list[ChangedPrediction] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.confusion, self.source_confusion = (torch.zeros(self.classes, self.classes).long() for _ in range(2))
@@ -38,17 +56,20 @@ class Tally:
     def add(
         self, items: Sequence[ImageRef], names: Sequence[str], source: Tensor, before: Tensor, after: Tensor
     ) -> None:
-        """The logits of some images: of the source network, before the step, and after it."""
+        """Add the logits of some images: of the source model, before the step, and after it."""
         labels = torch.tensor([item.label for item in items])
         was, now = source.argmax(1), after.argmax(1)
         was_right, now_right = was == labels, now == labels
-        self.images += len(items)
-        self.source_right += int(was_right.sum())
-        self.before_right += int((before.argmax(1) == labels).sum())
-        self.right += int(now_right.sum())
-        self.better += int((now_right & ~was_right).sum())
-        self.worse += int((was_right & ~now_right).sum())
-        self.changed += int((was != now).sum())
+        added = {
+            "images": torch.ones_like(now_right),
+            "source_right": was_right,
+            "before_right": before.argmax(1) == labels,
+            "right": now_right,
+            "better": now_right & ~was_right,
+            "worse": was_right & ~now_right,
+            "changed": was != now,
+        }
+        self.counts = {name: self.counts.get(name, 0) + int(flags.sum()) for name, flags in added.items()}
         _count(self.confusion, labels, now)
         _count(self.source_confusion, labels, was)
         was_sure, now_sure = (logits.double().softmax(1).amax(1) for logits in (source, after))
@@ -66,23 +87,17 @@ class Tally:
                 }
             )
 
-    def _keep(self, example: dict[str, Any]) -> None:
-        """Up to half for the better, half for the worse or neither."""
-        gained = example["adapted"] == example["label"]
-        alike = sum((held["adapted"] == held["label"]) == gained for held in self.examples)
-        if alike < _SHOWN // 2:
+    def _keep(self, example: ChangedPrediction) -> None:
+        """Keep the same number of corrected predictions and of others."""
+        corrected = example["adapted"] == example["label"]
+        alike = sum((kept["adapted"] == kept["label"]) == corrected for kept in self.examples)
+        if alike < _KEPT // 2:
             self.examples.append(example)
 
-    def score(self) -> dict[str, Any]:
-        """The counts, for a record."""
+    def score(self) -> DomainScore:
+        """Return the counts for a record."""
         return {
-            "images": self.images,
-            "source_right": self.source_right,
-            "before_right": self.before_right,
-            "right": self.right,
-            "better": self.better,
-            "worse": self.worse,
-            "changed": self.changed,
+            **self.counts,  # type: ignore[typeddict-item]
             "confusion": self.confusion.tolist(),
             "source_confusion": self.source_confusion.tolist(),
             "calibration": _rounded(self.calibration),
