@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,27 +14,12 @@ from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.prefetch import prefetch
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.evaluation.protocols import ImageRef, Segment
-from domainadaptor.lab.evaluation.scores import DomainScore, Tally
+from domainadaptor.lab.evaluation.scores import Tally
 from domainadaptor.lab.peak_memory import PeakMemory
 
 Counted = Callable[[int, int], None]  # images done, total
 PlainLogits = MutableMapping[tuple[ImageRef, ...], Tensor]  # batch -> logits of the source model
 _TIMED = 8  # batches on which plain inference is timed even if its logits are known
-
-
-class _Measured(TypedDict):
-    scores: dict[str, DomainScore]  # by domain
-    segments: list[dict[str, Any]]
-    alpha: dict[str, float]  # layer -> mean over batches
-    seconds: dict[str, Any]
-    memory: float | None  # peak in megabytes
-    fell_back: int  # batches that the guard predicted with the source model
-
-
-class EvaluationResult(_Measured, total=False):
-    """The measured part of a record."""
-
-    notes: list[str]
 
 
 @dataclass(frozen=True)
@@ -72,7 +57,7 @@ def evaluate(
     classes: int,
     progress: Counted = lambda *_: None,
     known: PlainLogits | None = None,
-) -> EvaluationResult:
+) -> dict[str, Any]:
     """Adapt to every batch in turn and count correct predictions.
 
     Args:
@@ -82,6 +67,9 @@ def evaluate(
         classes: Number of classes.
         progress: Called after each batch with the number of images done and in total.
         known: Logits of the source model from earlier calls with the same network and images; new ones are added.
+
+    Returns:
+        Scores, segments, alpha, seconds, memory, fell_back and notes: fields of `lab.records.runs.EvaluationRecord`.
     """
     run = _Run(adaptor, images, classes, {} if known is None else known, PeakMemory(images.device))
     run.lines = [{"name": s.name, "fresh": s.fresh, "images": 0, "right": 0, "source_right": 0} for s in segments]
@@ -154,7 +142,7 @@ class _Run:
         line["right"] += int((logits[2].argmax(1) == labels).sum())
         line["source_right"] += int((logits[0].argmax(1) == labels).sum())
 
-    def result(self) -> EvaluationResult:
+    def result(self) -> dict[str, Any]:
         return {
             "scores": {domain: tally.score() for domain, tally in self.tallies.items()},
             "segments": self.lines,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,41 +13,13 @@ BINS = 15  # of equal width, for the calibration error
 _KEPT = 12  # changed predictions that are kept by name
 
 
-class ChangedPrediction(TypedDict):
-    """An image whose prediction differs from the source model's."""
-
-    name: str
-    label: int
-    source: int
-    adapted: int
-    source_confidence: float
-    confidence: float
-
-
-class DomainScore(TypedDict):
-    """Counts of one domain; "source" is the source model, "before" the prediction before the adaptation step."""
-
-    images: int
-    source_right: int
-    before_right: int
-    right: int
-    better: int  # wrong with the source model, right now
-    worse: int  # right with the source model, wrong now
-    changed: int
-    confusion: list[list[int]]  # true class x predicted class
-    source_confusion: list[list[int]]
-    calibration: list[list[float]]  # bin x (images, sum of confidences, right)
-    source_calibration: list[list[float]]
-    examples: list[ChangedPrediction]
-
-
 @dataclass
 class Tally:
     """Counts of one domain, updated batch by batch."""
 
     classes: int
     counts: dict[str, int] = field(default_factory=dict)
-    examples: list[ChangedPrediction] = field(default_factory=list)
+    examples: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.confusion, self.source_confusion = (torch.zeros(self.classes, self.classes).long() for _ in range(2))
@@ -87,17 +59,17 @@ class Tally:
                 }
             )
 
-    def _keep(self, example: ChangedPrediction) -> None:
+    def _keep(self, example: dict[str, Any]) -> None:
         """Keep the same number of corrected predictions and of others."""
         corrected = example["adapted"] == example["label"]
         alike = sum((kept["adapted"] == kept["label"]) == corrected for kept in self.examples)
         if alike < _KEPT // 2:
             self.examples.append(example)
 
-    def score(self) -> DomainScore:
-        """Return the counts for a record."""
+    def score(self) -> dict[str, Any]:
+        """Return the fields of `lab.records.runs.Score`."""
         return {
-            **self.counts,  # type: ignore[typeddict-item]
+            **self.counts,
             "confusion": self.confusion.tolist(),
             "source_confusion": self.source_confusion.tolist(),
             "calibration": _rounded(self.calibration),
