@@ -105,7 +105,7 @@ class RunRecord(StoredRecord):
         return self.run.id
 
 
-class Example(RecordModel):
+class ChangedPrediction(RecordModel):
     """An image whose prediction changed."""
 
     name: str
@@ -130,7 +130,7 @@ class Score(RecordModel):
     source_confusion: Matrix
     calibration: Bins
     source_calibration: Bins
-    examples: tuple[Example, ...] = ()
+    examples: tuple[ChangedPrediction, ...] = ()
 
     @model_validator(mode="after")
     def _counts_agree(self) -> "Score":
