@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 import domainadaptor
@@ -23,6 +25,39 @@ def test_a_new_file_in_the_folder_is_a_new_method(tmp_path, monkeypatch):
     monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
     assert domainadaptor.list_methods()["half-way"] == "Half source, half batch."
     assert domainadaptor.method_info("half-way").defaults == {"share": 0.5}
+
+
+OWN = '''"""Tent, as short as it can be. Wang et al., ICLR 2021."""
+
+from torch import nn
+
+from domainadaptor import Adaptor, LogitLoss, StepAdaptor, batch_only, entropy, make_optimizer, method
+from domainadaptor import option_types as t
+
+__all__ = ["short_tent"]
+
+
+@method(paper="Wang et al., Tent", year=2021, kind="loss", forwards="1", backwards="1")
+def short_tent(network: nn.Module, *, lr: t.LearningRate = 1e-3, reset_every: t.ResetEvery = None) -> Adaptor:
+    """Minimize the entropy of each batch."""
+    optimizer = make_optimizer("sgd", lr=lr, momentum=0.9)
+    return StepAdaptor(
+        network, norm=batch_only, objective=LogitLoss(entropy), optimizer=optimizer, reset_every=reset_every
+    )
+'''
+
+
+def test_a_composed_method_is_one_file_of_public_names(tmp_path, monkeypatch, net, images):
+    import domainadaptor.methods as folder
+
+    (tmp_path / "short_tent.py").write_text(OWN)
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
+    info = domainadaptor.method_info("short-tent")
+    assert "domainadaptor.methods.short_tent" not in sys.modules  # read, not imported
+    assert (info.year, info.options["lr"].doc) == (2021, "Learning rate.")
+    assert domainadaptor.adapt(net, "short-tent", lr=1)(images).shape == (8, 7)
+    with pytest.raises(BadOption, match="lr=-1: expected a finite number of at least 0"):
+        domainadaptor.adapt(net, "short-tent", lr=-1)
 
 
 def test_files_beside_the_methods(tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from domainadaptor.options import Option as Option
 
 if TYPE_CHECKING:
     from domainadaptor.adaptation.adapt import adapt as adapt
+    from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork as AdaptiveNetwork
     from domainadaptor.adaptation.adaptor import Adaptor as Adaptor
     from domainadaptor.adaptation.guard import CollapseGuard as CollapseGuard
     from domainadaptor.adaptation.logits import OutputReader as OutputReader
@@ -31,7 +32,11 @@ if TYPE_CHECKING:
     from domainadaptor.adaptation.predict import predict as predict
     from domainadaptor.adaptation.predictor import Predictor as Predictor
     from domainadaptor.adaptation.result import Adaptation as Adaptation
+    from domainadaptor.adaptation.state import SeededGenerator as SeededGenerator
+    from domainadaptor.adaptation.state import Stateful as Stateful
+    from domainadaptor.adaptation.state import make_optimizer as make_optimizer
     from domainadaptor.adaptation.step import StepAdaptor as StepAdaptor
+    from domainadaptor.adaptation.step import gradient_step as gradient_step
     from domainadaptor.norms.mixed import MixedNorm as MixedNorm
     from domainadaptor.norms.mixed import batch_only as batch_only
 
@@ -39,6 +44,7 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "Adaptation": "adaptation.result",
+    "AdaptiveNetwork": "adaptation.adaptive_network",
     "Adaptor": "adaptation.adaptor",
     "CollapseGuard": "adaptation.guard",
     "LogitLoss": "adaptation.objective",
@@ -46,10 +52,14 @@ _LAZY = {
     "Objective": "adaptation.objective",
     "OutputReader": "adaptation.logits",
     "Predictor": "adaptation.predictor",
+    "SeededGenerator": "adaptation.state",
+    "Stateful": "adaptation.state",
     "StepAdaptor": "adaptation.step",
     "adapt": "adaptation.adapt",
     "batch_only": "norms.mixed",
     "entropy": "adaptation.losses",
+    "gradient_step": "adaptation.step",
+    "make_optimizer": "adaptation.state",
     "predict": "adaptation.predict",
 }
 
@@ -66,6 +76,7 @@ __all__ = [
     "list_methods",
     "method",
     "method_info",
+    "option_types",
     "variant",
     *_LAZY,
 ]

@@ -96,9 +96,7 @@ M = Annotated[float, Option("Weight of the new batch in the running statistics: 
 Statistics = Annotated[
     Literal["source", "batch"], Option("Statistics of the norm layers: of the source model or of the batch.")
 ]
-BankShare = Annotated[
-    float, Option("Weight of the stored images in the running statistics at each update.", ge=0, le=1)
-]
+BankShare = Annotated[float, Option("Weight of the bank in the running statistics at each update.", ge=0, le=1)]
 
 # Generalized entropy (GEM).
 Temperature = Annotated[
@@ -129,5 +127,5 @@ Std = Annotated[
 Head = Annotated[str | None, Option("Name of the linear layer that computes the logits; None: the last one.")]
 Images = Annotated[Iterable[Any] | None, Option("Images without labels: a tensor, or an iterable of batches.")]
 TrainedTensors = Annotated[Any, Option("Head trained together with the network, or its tensors.")]
-Capacity = Annotated[int, Option("Number of images to store.", ge=1)]
-UpdateEvery = Annotated[int, Option("Take a gradient step after this many images.", ge=1)]
+Capacity = Annotated[int, Option("Number of images in the bank.", ge=1)]
+UpdateEvery = Annotated[int, Option("Take a gradient step on the bank after this many images.", ge=1)]

@@ -1,1 +1,1 @@
-"""One file per method or family: functions from a network to an adaptor, whose keyword arguments are its options."""
+"""Methods, one file per method or family: functions from a network to an adaptor; keyword arguments are options."""

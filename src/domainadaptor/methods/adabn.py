@@ -1,4 +1,4 @@
-"""AdaBN at test time: the statistics of the batch instead of the source's. Li et al., Pattern Recognition 2018."""
+"""AdaBN at test time: batch statistics instead of source statistics. Li et al., Pattern Recognition 2018."""
 
 from functools import partial
 

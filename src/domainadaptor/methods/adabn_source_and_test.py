@@ -1,4 +1,4 @@
-"""AdaBN over source and test images together, measured once. Li et al., Pattern Recognition 2018."""
+"""AdaBN with the statistics of source and test images, measured once. Li et al., Pattern Recognition 2018."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain

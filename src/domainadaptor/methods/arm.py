@@ -1,4 +1,4 @@
-"""ARM: one step down a loss that was learned for it. Zhang et al., NeurIPS 2021."""
+"""ARM: one gradient step on a learned loss. Zhang et al., NeurIPS 2021."""
 
 from collections.abc import Mapping
 from functools import partial

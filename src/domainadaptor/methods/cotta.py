@@ -1,4 +1,4 @@
-"""CoTTA: a student learns from a slow teacher that looks at many views. Wang et al., CVPR 2022."""
+"""CoTTA: a student learns from a moving-average teacher on augmented views. Wang et al., CVPR 2022."""
 
 from collections.abc import Sequence
 from functools import partial

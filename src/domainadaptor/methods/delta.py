@@ -1,4 +1,4 @@
-"""DELTA: renormalized batches, and rare classes weigh more. Zhao et al., ICLR 2023."""
+"""DELTA: batch renormalization and class-balanced weights. Zhao et al., ICLR 2023."""
 
 import math
 from collections.abc import Sequence

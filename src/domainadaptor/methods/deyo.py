@@ -1,4 +1,4 @@
-"""DeYO: entropy of images whose answer depends on the shape of things. Lee et al., ICLR 2024."""
+"""DeYO: entropy of images whose prediction depends on object shape. Lee et al., ICLR 2024."""
 
 import math
 from collections.abc import Sequence

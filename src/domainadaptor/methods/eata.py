@@ -1,4 +1,4 @@
-"""EATA and ETA: entropy of reliable, varied images only, near the source. Niu et al., ICML 2022."""
+"""EATA and ETA: entropy of reliable, non-redundant images; EATA stays near the source. Niu et al., ICML 2022."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""LAME: the predictions of a batch agree with those of their neighbours. Boudiaf et al., CVPR 2022."""
+"""LAME: predictions of a batch adjusted to agree between similar images. Boudiaf et al., CVPR 2022."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""MEMO: one image at a time, the mean prediction of its views made sure. Zhang et al., NeurIPS 2022."""
+"""MEMO: minimize the entropy of the mean prediction over views, per image. Zhang et al., NeurIPS 2022."""
 
 import math
 from collections.abc import Sequence

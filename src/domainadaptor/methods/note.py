@@ -1,4 +1,4 @@
-"""NOTE: instance-aware norms, and a class-balanced bank of images. Gong et al., NeurIPS 2022."""
+"""NOTE: instance-aware batch norm and a class-balanced bank of images. Gong et al., NeurIPS 2022."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -261,7 +261,7 @@ def note(
     predict: t.Predict = "before",
     seed: t.Seed = 0,
 ) -> Adaptor:
-    """Instance-aware norms and a class-balanced buffer.
+    """Instance-aware norms and a class-balanced bank.
 
     Args:
         network: A network trained with instance-aware batch norm (`domainadaptor train ... --norm iabn`).

@@ -1,4 +1,4 @@
-"""ROID: certain and diverse images weigh more, weights drift back, priors count. Marsden et al., WACV 2024."""
+"""ROID: certainty and diversity weights, weight ensembling, prior correction. Marsden et al., WACV 2024."""
 
 from collections.abc import Sequence
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""RoTTA: a teacher, a balanced and fresh bank of images, robust statistics. Yuan et al., CVPR 2023."""
+"""RoTTA: robust statistics, a class-balanced bank and a mean teacher. Yuan et al., CVPR 2023."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -209,7 +209,7 @@ def rotta(
     std: t.Std = t.IMAGENET_STD,
     seed: t.Seed = 0,
 ) -> Adaptor:
-    """Robust statistics; a student on a balanced buffer.
+    """Robust statistics; a student on a balanced bank.
 
     Args:
         network: Any trained network with batch normalization.

@@ -1,4 +1,4 @@
-"""Adaptation by a puzzle trained along: rotation (Sun et al., ICML 2020) and jigsaw (Carlucci et al., CVPR 2019)."""
+"""Steps on a task trained alongside: rotation (Sun et al., ICML 2020), jigsaw (Carlucci et al., CVPR 2019)."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

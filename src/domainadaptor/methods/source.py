@@ -1,4 +1,4 @@
-"""The untouched network, as the method that every other one is compared with."""
+"""The source model, the baseline of every comparison."""
 
 from torch import nn
 

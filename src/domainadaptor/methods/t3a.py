@@ -1,4 +1,4 @@
-"""T3A: classes described anew by the confident features seen so far. Iwasawa and Matsuo, NeurIPS 2021."""
+"""T3A: class templates from confident features of the stream. Iwasawa and Matsuo, NeurIPS 2021."""
 
 from typing import Annotated, Literal, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Tent: entropy down, through the norm layers. Wang et al., ICLR 2021."""
+"""Tent: entropy minimization through the norm layers. Wang et al., ICLR 2021."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""TSD: features learn to agree, as class prototypes see them, with the head. Wang et al., CVPR 2023."""
+"""TSD: self-distillation between class prototypes and the head. Wang et al., CVPR 2023."""
 
 from functools import partial
 from typing import Literal, NamedTuple
