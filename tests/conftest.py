@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -135,6 +134,7 @@ def one_network(method: str, images: Tensor) -> Tensor:
 
 @pytest.fixture(scope="session")
 def golden() -> dict[str, Tensor]:
+    np = pytest.importorskip("numpy")
     arrays = np.load(Path(__file__).parent / "golden" / "authors_code.npz")
     return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
 

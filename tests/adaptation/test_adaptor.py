@@ -179,7 +179,7 @@ def test_the_unfolded_adapted_network_repeats_too(net, images):
 
 
 def test_frozen_tensors_share_storage_and_wrapping_is_light():
-    import torchvision
+    torchvision = pytest.importorskip("torchvision")
 
     net = torchvision.models.resnet50()
     adaptor = da.adapt(net, "domainadaptor-t")

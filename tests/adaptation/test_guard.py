@@ -5,7 +5,6 @@ import pickle
 
 import pytest
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 
 import domainadaptor as da
@@ -35,6 +34,7 @@ def layers():
 
 @pytest.fixture(scope="module")
 def digits():
+    load_digits = pytest.importorskip("sklearn.datasets").load_digits
     """A trained network, images to probe it with, and images and labels for streams."""
     data = load_digits()
     images = torch.tensor(data.images, dtype=torch.float32).unsqueeze(1) / 8 - 1

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torchvision.models import efficientnet_b0, resnet18
 
 import domainadaptor as da
 from domainadaptor.adaptation.layer_selection import layers_before
@@ -50,6 +49,8 @@ def test_mistakes_are_answered(net, method, adapt_from, hint):
 
 
 def test_the_names_that_are_suggested_are_stages():
+    efficientnet_b0 = pytest.importorskip("torchvision.models").efficientnet_b0
+    resnet18 = pytest.importorskip("torchvision.models").resnet18
     for network, stages in ((resnet18(), "bn1, layer1, layer2, layer3, layer4"), (efficientnet_b0(), "features.0, f")):
         with pytest.raises(BadOption, match=f"available: {stages}"):
             da.adapt(network, "domainadaptor-t", adapt_from="stage3")
@@ -96,6 +97,7 @@ def test_methods_that_remember_learn_later_layers_only(net, method, options):
 
 
 def test_nothing_before_the_point_takes_part_in_the_backward():
+    resnet18 = pytest.importorskip("torchvision.models").resnet18
     network = stir(resnet18(num_classes=5))
     adaptor = da.adapt(network, "domainadaptor-t", adapt_from="layer3")
     seen: dict[str, bool] = {}

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import torch
-import torchvision.transforms.functional as tv
-from PIL import Image, ImageOps
 
 from domainadaptor.augmentation import augmix
 from domainadaptor.augmentation.augmix import augmix_views, equalized, moved, posterized, solarized, stretched
@@ -19,6 +17,9 @@ def levels(pixels):
 
 
 def test_changes_of_levels_are_pillows():
+    Image = pytest.importorskip("PIL.Image")
+    ImageOps = pytest.importorskip("PIL.ImageOps")
+    tv = pytest.importorskip("torchvision.transforms.functional")
     for image, made in zip(LEVELS, levels(equalized(PIXELS)), strict=True):
         theirs = ImageOps.equalize(Image.fromarray(image.permute(1, 2, 0).numpy()))
         assert np.array_equal(np.asarray(theirs), made.permute(1, 2, 0).numpy())
@@ -35,6 +36,7 @@ def test_flat_and_small_images_stay():
 
 
 def test_moves_are_torchvisions():
+    tv = pytest.importorskip("torchvision.transforms.functional")
     cos, sin = np.cos(np.radians(7)), np.sin(np.radians(7))
     for matrix, how in [
         ([[cos, sin, 0], [-sin, cos, 0]], {"angle": 7.0, "translate": [0, 0]}),

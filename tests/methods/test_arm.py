@@ -5,8 +5,6 @@ import torch
 
 import domainadaptor as da
 from domainadaptor.errors import BadOption
-from domainadaptor.lab.training.algorithm import OptimizerSettings
-from domainadaptor.lab.training.algorithms.arm import LearnedLossARM
 from domainadaptor.tasks.learned_loss import LearnedLoss
 from tests.conftest import EXTRAS, make
 from tests.methods.literal import BATCHES, NORMS, descend, logits, network, table
@@ -55,6 +53,12 @@ def test_arm_is_its_literal_step(learns, names, options):
 
 @pytest.mark.parametrize("learns", ["norms", "all"])
 def test_it_is_the_step_of_training(learns):
+    LearnedLossARM = pytest.importorskip(
+        "domainadaptor.lab.training.algorithms.arm", exc_type=ImportError
+    ).LearnedLossARM
+    OptimizerSettings = pytest.importorskip(
+        "domainadaptor.lab.training.algorithm", exc_type=ImportError
+    ).OptimizerSettings
     net = network().train()
     algorithm = LearnedLossARM(net, OptimizerSettings(7), 0.1, learns).double()
     trained = algorithm.heads["learned_loss"].state_dict()

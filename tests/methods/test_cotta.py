@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-import timm
 import torch
-import torchvision.transforms.functional as tv
 
 import domainadaptor as da
 from domainadaptor.augmentation.cotta import _RANGES, changed, cotta_view, draw
@@ -18,6 +16,7 @@ MEAN, STD = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], dtype=t
 
 
 def by_torchvision(pixels, how):
+    tv = pytest.importorskip("torchvision.transforms.functional")
     """The authors' order: colors, doubled sides, turn, blur, center, flip."""
     x = pixels.clamp(0, 1)
     for at in how.order:
@@ -133,6 +132,7 @@ def test_the_teacher_is_an_average_and_restored_students_start_anew():
 
 
 def test_networks_without_batch_norm_and_without_three_colors():
+    timm = pytest.importorskip("timm")
     net = timm.create_model("vit_tiny_patch16_224", num_classes=5, img_size=32, depth=1, in_chans=1).eval()
     x = batch(2, 1, 32, 32)
     adaptor = da.adapt(net, "cotta", mean=0.5, std=0.5, views=2, lr=0.01, ema=0.5)

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-import timm
 import torch
 from torch import nn
 
@@ -140,6 +139,7 @@ def test_once_per_batch_it_is_tent():
 
 
 def test_mistakes_and_networks_without_batch_norm_are_explained():
+    timm = pytest.importorskip("timm")
     for options, hint in [
         ({"loss": "weighted"}, "did you mean 'weighted-entropy'"),
         ({"keep": 2}, "from 0 to 1"),

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-import torchvision
 
 import domainadaptor as da
 from domainadaptor.errors import BadBatch, BadOption
@@ -105,6 +104,7 @@ def test_any_size_can_be_shuffled(height, width):
 
 
 def test_the_last_stage_does_not_learn():
+    torchvision = pytest.importorskip("torchvision")
     torch.manual_seed(0)
     net = torchvision.models.resnet18(weights=None, num_classes=5).eval()
     adaptor = da.adapt(net, "deyo", margin=1.0, drop=-1.0, lr=0.1)

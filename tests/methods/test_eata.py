@@ -138,7 +138,7 @@ def test_the_cosine_goes_by_the_number_of_classes():
 
 @pytest.mark.parametrize("method", ["eta", "eata"])
 def test_layer_norms_learn_too(method):
-    import timm
+    timm = pytest.importorskip("timm")
 
     torch.manual_seed(0)
     net = timm.create_model("vit_tiny_patch16_224", num_classes=5, img_size=32, depth=1).eval()

@@ -1,7 +1,6 @@
 """MEMO against its formula written out, image by image."""
 
 import pytest
-import timm
 import torch
 from torch import nn
 
@@ -100,6 +99,7 @@ def test_one_bad_image_does_not_spoil_the_others():
 
 
 def test_networks_without_batch_norm_learn_too():
+    timm = pytest.importorskip("timm")
     net = timm.create_model("vit_tiny_patch16_224", num_classes=5, img_size=32, depth=1).eval()
     with torch.no_grad():
         net.head.weight.normal_(0, 0.3)

@@ -1,7 +1,6 @@
 """NOTE against its loop written out: instance-aware norms by their formulas, the memory as lists, Adam by hand."""
 
 import pytest
-import timm
 import torch
 
 import domainadaptor as da
@@ -179,6 +178,7 @@ def test_before_any_step_it_is_the_network_and_only_norms_learn():
 
 
 def test_activations_of_timms_layers_stay():
+    timm = pytest.importorskip("timm")
     torch.manual_seed(0)
     net = stir(timm.create_model("mobilenetv3_small_050", num_classes=5)).double()
     make_instance_aware(net)

@@ -119,7 +119,7 @@ def test_one_image_and_identical_images_weigh_alike(x):
 
 
 def test_layer_norms_learn_too():
-    import timm
+    timm = pytest.importorskip("timm")
 
     torch.manual_seed(0)
     net = timm.create_model("vit_tiny_patch16_224", num_classes=5, img_size=32, depth=1).eval()

@@ -3,9 +3,7 @@
 import math
 
 import pytest
-import timm
 import torch
-import torchvision
 
 import domainadaptor as da
 from domainadaptor.errors import BadOption, UnsupportedNetwork
@@ -98,13 +96,16 @@ def test_several_steps_are_several_batches_of_the_same_images():
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (lambda: torchvision.models.resnet18(weights=None), ("layer4",)),
+        (lambda: pytest.importorskip("torchvision").models.resnet18(weights=None), ("layer4",)),
         (
-            lambda: timm.create_model("vit_tiny_patch16_224", img_size=32, embed_dim=6),
+            lambda: pytest.importorskip("timm").create_model("vit_tiny_patch16_224", img_size=32, embed_dim=6),
             ("blocks.9", "blocks.10", "blocks.11", "norm"),
         ),
-        (lambda: timm.create_model("convnext_atto", depths=(1, 1, 1, 1), dims=(4, 4, 4, 4)), ("stages.3",)),
-        (lambda: torch.nn.Sequential(torchvision.models.resnet18(weights=None)), ("0.layer4",)),
+        (
+            lambda: pytest.importorskip("timm").create_model("convnext_atto", depths=(1, 1, 1, 1), dims=(4, 4, 4, 4)),
+            ("stages.3",),
+        ),
+        (lambda: torch.nn.Sequential(pytest.importorskip("torchvision").models.resnet18(weights=None)), ("0.layer4",)),
         (network, ()),
     ],
 )
@@ -114,7 +115,7 @@ def test_the_last_stage_is_found(make, expected):
 
 def test_the_last_stage_does_not_learn():
     torch.manual_seed(0)
-    net = torchvision.models.resnet18(weights=None, num_classes=5).eval()
+    net = pytest.importorskip("torchvision").models.resnet18(weights=None, num_classes=5).eval()
     with torch.no_grad():
         net.fc.weight.mul_(20)
     for options, changed, kept in [

@@ -93,7 +93,7 @@ def test_layers_to_skip_keep_their_scale_and_shift():
             torch.testing.assert_close(adaptor(x), z, **EXACT)
     with pytest.raises(UnsupportedNetwork, match="Nothing is left to learn"):
         da.adapt(network(), "slr", skip="bn1,bn2,bn3")
-    import torchvision
+    torchvision = pytest.importorskip("torchvision")
 
     for skip, still in [(None, "layer4"), ("layer4, layer3", ("layer3", "layer4")), ("", ()), ((), ())]:
         for layer in da.adapt(torchvision.models.resnet18().eval(), "slr", skip=skip).layers():

@@ -1,7 +1,6 @@
 """Tent against its loop written out: batch norm in train mode, entropy by its formula, the optimizer by hand."""
 
 import pytest
-import timm
 import torch
 
 import domainadaptor as da
@@ -102,6 +101,7 @@ def test_once_per_batch_is_the_papers_protocol():
 
 @pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "convnext_atto", "resnet26t"])
 def test_other_norms_learn_too(name):
+    timm = pytest.importorskip("timm")
     net = timm.create_model(name, num_classes=5, **({"img_size": 64} if name.startswith("vit") else {})).eval()
     with torch.no_grad():
         net.get_classifier().weight.normal_(0, 0.3)

@@ -3,13 +3,11 @@
 import math
 
 import pytest
-import timm
 import torch
 from torch import Tensor, nn
 
 import domainadaptor as da
 from domainadaptor.errors import UnsupportedNetwork
-from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.norms.instance_aware import InstanceAwareBatchNorm2d, make_instance_aware
 from tests.conftest import batch, stir
 
@@ -152,6 +150,7 @@ def test_mixed_precision_keeps_full_statistics():
 
 
 def test_a_network_keeps_its_tensors_and_its_answer_where_no_image_is_far_off():
+    find_network = pytest.importorskip("domainadaptor.lab.networks.zoo", exc_type=ImportError).find_network
     network = stir(find_network("resnet20").build(5))
     held, x = dict(network.state_dict()), batch(4, 3, 16, 16)
     before = network(x)
@@ -167,6 +166,7 @@ def test_a_network_keeps_its_tensors_and_its_answer_where_no_image_is_far_off():
 
 
 def test_timms_layers_keep_their_activation():
+    timm = pytest.importorskip("timm")
     torch.manual_seed(0)
     network = stir(timm.create_model("tf_efficientnet_lite0", num_classes=5)).double()
     x = batch(2, 3, 64, 64, dtype=torch.float64)
@@ -185,6 +185,7 @@ def test_other_norms_are_refused(norm):
 
 
 def test_methods_that_mix_statistics_say_what_to_use_instead():
+    find_network = pytest.importorskip("domainadaptor.lab.networks.zoo", exc_type=ImportError).find_network
     network = stir(find_network("resnet20").build(5))
     make_instance_aware(network)
     with pytest.raises(UnsupportedNetwork, match=r"InstanceAware.*forward of its own.*source.*--norm batch.*16 more"):

@@ -1,14 +1,16 @@
 import pytest
-import timm.layers.norm_act as timm_norms
 import torch
 from torch import nn
 from torch.nn.utils import parametrize, prune
-from torchvision.ops.misc import FrozenBatchNorm2d
 
 import domainadaptor as da
 from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.norms.recognize import find_norms
 from tests.conftest import batch, stir
+
+
+def timm_norms():
+    return pytest.importorskip("timm.layers.norm_act")
 
 
 class Plain(nn.BatchNorm2d):
@@ -26,11 +28,11 @@ KNOWN = {
     "SyncBatchNorm": lambda: nn.SyncBatchNorm(6),
     "momentum none": lambda: nn.BatchNorm2d(6, momentum=None, eps=1e-3),
     "not affine": lambda: nn.BatchNorm2d(6, affine=False),
-    "frozen": lambda: FrozenBatchNorm2d(6, eps=1e-3),
-    "BatchNormAct2d": lambda: timm_norms.BatchNormAct2d(6, act_layer=nn.SiLU, drop_layer=lambda: nn.Dropout(0.5)),
-    "FrozenBatchNormAct2d": lambda: timm_norms.FrozenBatchNormAct2d(6),
-    "SyncBatchNormAct": lambda: timm_norms.convert_sync_batchnorm(nn.Sequential(timm_norms.BatchNormAct2d(6)))[0],
-    "PReLU": lambda: with_prelu(timm_norms.BatchNormAct2d(6)),
+    "frozen": lambda: pytest.importorskip("torchvision.ops.misc").FrozenBatchNorm2d(6, eps=1e-3),
+    "BatchNormAct2d": lambda: timm_norms().BatchNormAct2d(6, act_layer=nn.SiLU, drop_layer=lambda: nn.Dropout(0.5)),
+    "FrozenBatchNormAct2d": lambda: timm_norms().FrozenBatchNormAct2d(6),
+    "SyncBatchNormAct": lambda: timm_norms().convert_sync_batchnorm(nn.Sequential(timm_norms().BatchNormAct2d(6)))[0],
+    "PReLU": lambda: with_prelu(timm_norms().BatchNormAct2d(6)),
 }
 
 

@@ -5,7 +5,6 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torchvision.models import resnet18, resnet50
 
 import domainadaptor as da
 from tests.conftest import batch, stir
@@ -65,10 +64,10 @@ def literal(network: nn.Module, x, loss: str | None, lr: float, later: tuple[str
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
 @pytest.mark.parametrize("method", ["adamixbn", "domainadaptor-t", "domainadaptor-skd"])
-@pytest.mark.parametrize(("make", "lr"), [(resnet18, 0.1), (resnet50, 0.004)])
+@pytest.mark.parametrize(("make", "lr"), [("resnet18", 0.1), ("resnet50", 0.004)])
 def test_logits_of_a_resnet_are_those_of_the_formulas(make, lr, method, layout):
     torch.manual_seed(0)
-    network = stir(make(num_classes=20)).to(memory_format=layout)
+    network = stir(getattr(pytest.importorskip("torchvision.models"), make)(num_classes=20)).to(memory_format=layout)
     x = batch(4, 3, 64, 64).contiguous(memory_format=layout)
     loss = {"domainadaptor-t": "gem-t", "domainadaptor-skd": "gem-skd"}.get(method)
     expected = literal(network, x, loss, lr)
@@ -91,7 +90,7 @@ STAGES = ["conv1", "layer1", "layer2", "layer3", "layer4"]
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
 def test_only_later_stages_of_a_resnet_learn_and_run_again(monkeypatch, adapt_from, first, steps, layout):
     torch.manual_seed(0)
-    network = stir(resnet18(num_classes=5).double()).to(memory_format=layout)
+    network = stir(pytest.importorskip("torchvision.models").resnet18(num_classes=5).double()).to(memory_format=layout)
     x = batch(3, 3, 64, 64, dtype=torch.float64).contiguous(memory_format=layout)
     adaptor = da.adapt(network, "domainadaptor-t", lr=0.1, adapt_from=adapt_from, steps=steps)
     adaptor(x)
