@@ -37,8 +37,8 @@ LAB: dict[str, set[str]] = {
     "lab.revision": set(),
     "lab.records": {"lab.files"},
     "lab.data": {"lab.files"},
-    "lab.networks": {"lab.files", "lab.data"},
-    "lab.training": {"lab.files", "lab.revision", "lab.data", "lab.networks"},
+    "lab.networks": {"lab.files", "lab.records", "lab.data"},
+    "lab.training": {"lab.files", "lab.revision", "lab.records", "lab.data", "lab.networks"},
     "lab.method_inputs": {"lab.data", "lab.networks"},
     "lab.evaluation": {"lab.peak_memory", "lab.data"},
     "lab.experiments": {

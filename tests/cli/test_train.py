@@ -13,12 +13,12 @@ import pytest
 import torch
 from PIL import Image
 
-from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.preprocessing import squashed
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.networks.checkpoint import load_checkpoint
 from domainadaptor.lab.networks.zoo import find_network
-from domainadaptor.lab.training import trainer
+from domainadaptor.lab.training.recipe import TrainingRecipe
+from domainadaptor.lab.training.trainer import Trainer, TrainingWorkspace
 
 SMALL = ["--network", "resnet20", "--weights", "none", "--size", "12", "--epochs", "2", "--batch-size", "16",
          "--lr", "0.05", "--head-lr", "1", "--device", "cpu"]  # fmt: skip
@@ -168,7 +168,7 @@ def test_a_run_goes_on_from_another(program, root, tmp_path):
     torch.testing.assert_close(one["linear.weight"], other["linear.weight"])  # the head is kept
     done = program("train", "folders", "--root", root, *SMALL, "--target", "été", "--weights", name)
     assert done.returncode == 1
-    assert "must not have been trained on" in done.stderr
+    assert "not trained on the target domain" in done.stderr
     (record,) = json.loads(program(*command, "--weights", name, "--data-option", "seed=1").stdout)
     assert "another split" in record["note"]
 
@@ -195,7 +195,7 @@ def test_weights_that_may_have_seen_the_target_are_noted(program, root, tmp_path
     command = ["train", "folders", "--root", copied, *SMALL, "--target", "été", *start]
     shown = program(*command).stderr
     (record,) = json.loads(program(*command, "--json").stdout)
-    said = "été has the name of a domain that the weights this run starts from were trained on, in 'my pictures'"
+    said = "the start weights were trained on a domain named été in 'my pictures'"
     assert said in record["note"]
     assert said in shown.replace("\n", " ")
     assert load_checkpoint(tmp_path / record["checkpoint"]).card.note == record["note"]
@@ -214,7 +214,7 @@ def test_a_damaged_record_is_explained(program, root, tmp_path):
         path.write_text(damaged)
         done = program(*command)
         assert done.returncode == 1
-        assert "record.json' is damaged" in done.stderr.replace("\n", "")
+        assert "record.json' is corrupt" in done.stderr.replace("\n", "")
         assert "Traceback" not in done.stderr
     path.unlink()
     (again,) = json.loads(program(*command).stdout)
@@ -223,8 +223,10 @@ def test_a_damaged_record_is_explained(program, root, tmp_path):
 
 def test_validation_images_are_shuffled(root):
     """What adapts to a batch must not find one class after the other, as the files lie."""
-    domain = open_dataset("folders", root).domain("nacht")
-    (labels,) = [labels for _, labels in trainer._batches(DomainImages(domain, squashed(12)), squashed(12), "test")()]
+    dataset = open_dataset("folders", root)
+    recipe = TrainingRecipe(dataset="folders", network="resnet20", size=12)
+    trainer = Trainer(recipe, dataset, TrainingWorkspace(torch.device("cpu"), None, root, None))
+    ((_, labels),) = trainer._batches(trainer._images("nacht", squashed(12)), "test")()
     assert labels.tolist() != sorted(labels.tolist())
 
 
@@ -279,12 +281,12 @@ def test_what_cannot_be_trained_is_said_before_the_work(program, root, tmp_path)
         (unread / "b" / name).write_bytes(b"damaged")
     for arguments, hint in [
         (["--root", lonely], "expected two or more"),
-        (["--root", unread, "--target", "a"], f"{len(held)} images for validation, none of which can be read"),
-        (["--root", few, "--target", "a"], "none of them for validation"),
-        (["--root", root, "--network", "googlenet", "--size", "40"], "not logits alone"),
+        (["--root", unread, "--target", "a"], f"none of the {len(held)} validation images can be read"),
+        (["--root", few, "--target", "a"], "none for validation"),
+        (["--root", root, "--network", "googlenet", "--size", "40"], "instead of logits"),
         (["--root", root, "--algorithm", "fsdcl", "--option", "stage=linear"], "gives a map"),
         (["--root", root, "--network", "resnet18", "--size", "16", "--batch-size", "2", "--algorithm", "mldg"],
-         "1 images of each of 2 domains"),
+         "1 images per step from each of 2 domains"),
     ]:  # fmt: skip
         done = program("train", "folders", *SMALL, *arguments)
         assert done.returncode == 1, (arguments, done.stdout)
@@ -300,4 +302,4 @@ def test_another_process_at_work_is_noticed(program, root, tmp_path):
     with owned(tmp_path / os.path.dirname(checkpoint)):
         done = program(*command)
     assert done.returncode == 1
-    assert "another process is at work" in done.stderr
+    assert "Another process uses" in done.stderr

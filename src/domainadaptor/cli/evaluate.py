@@ -99,8 +99,7 @@ def evaluate(
     from domainadaptor.lab.experiments.run_spec import RunSpec
     from domainadaptor.lab.experiments.runner import Runner
     from domainadaptor.lab.experiments.sweep import run_once
-    from domainadaptor.lab.networks.loading import is_weights_file
-    from domainadaptor.lab.networks.weights import WeightsOptions
+    from domainadaptor.lab.networks.weights import WeightsOptions, is_weights_file
     from domainadaptor.lab.prediction import read_classes
     from domainadaptor.lab.records.store import Store
 

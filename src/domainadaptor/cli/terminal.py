@@ -144,7 +144,7 @@ def check_weights(network: str, weights: str | None) -> None:
     Raises:
         BadOption: It has none.
     """
-    from domainadaptor.lab.networks.loading import is_weights_file
+    from domainadaptor.lab.networks.weights import is_weights_file
 
     if weights in (None, "none") and not is_weights_file(network):
         raise BadOption(

@@ -6,7 +6,7 @@ from torch import nn
 
 from domainadaptor.errors import BadBatch
 from domainadaptor.lab.networks.statistics import (
-    StatisticsVariance,
+    StatisticsTracker,
     frozen_statistics,
     norm_layers,
     reestimate_statistics,
@@ -95,7 +95,7 @@ def test_untracked_passes_leave_the_buffers_alone_but_normalize_by_the_batch(net
     assert not torch.equal(network.bn1.running_mean, held["bn1.running_mean"])
 
 
-def steps(network: nn.Module, variance: StatisticsVariance, images: list[torch.Tensor]) -> list[dict]:
+def steps(network: nn.Module, variance: StatisticsTracker, images: list[torch.Tensor]) -> list[dict]:
     """Training steps; the statistics that each layer's batches had, hooked directly."""
     seen = []
     for given in images:
@@ -114,7 +114,7 @@ def expected_variance(seen: list[dict], name: str) -> torch.Tensor:
 
 def test_the_variance_of_batch_statistics_is_read_off_the_running_ones(network):
     network.train()
-    variance = StatisticsVariance(network)
+    variance = StatisticsTracker(network)
     seen = steps(network, variance, batches(5))
     found = variance.by_layer()
     assert list(found) == ["bn1", "bn2", "bn3"]
@@ -126,13 +126,13 @@ def test_the_variance_of_batch_statistics_is_read_off_the_running_ones(network):
 def test_a_resumed_run_ends_where_an_unbroken_one_does(network):
     network.train()
     unbroken, resumed = network, copy.deepcopy(network)
-    whole, first = StatisticsVariance(unbroken), StatisticsVariance(resumed)
+    whole, first = StatisticsTracker(unbroken), StatisticsTracker(resumed)
     steps(unbroken, whole, batches(5))
     steps(resumed, first, batches(5)[:2])
     state = first.resume_state()
     kept = copy.deepcopy(state)
-    later = StatisticsVariance(GoldenNet().double())  # of another process: what it held counts for nothing
-    later._layers = StatisticsVariance(resumed)._layers
+    later = StatisticsTracker(GoldenNet().double())  # of another process: what it held counts for nothing
+    later._layers = StatisticsTracker(resumed)._layers
     later.resume(state)
     steps(resumed, later, batches(5)[2:])
     assert later.by_layer() == whole.by_layer()
@@ -143,6 +143,6 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(network):
 def test_layers_that_do_not_move_by_a_share_are_left_out_and_one_step_has_no_variance():
     network = GoldenNet().train()
     network.bn2.momentum = None
-    variance = StatisticsVariance(network)
+    variance = StatisticsTracker(network)
     steps(network, variance, [batch(4, 3, 8, 8)])
     assert variance.by_layer() == {name: {"mean": 0.0, "std": 0.0} for name in ("bn1", "bn3")}

@@ -20,7 +20,7 @@ from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.networks.checkpoint import Checkpoint, load_checkpoint
 from domainadaptor.lab.networks.heads import features_of, find_head, head_width
 from domainadaptor.lab.training.recipe import TrainingRecipe
-from domainadaptor.lab.training.trainer import TrainingCallbacks, TrainingWorkspace, train
+from domainadaptor.lab.training.trainer import TrainedNetwork, Trainer, TrainingWorkspace
 from domainadaptor.tasks import make_task
 
 SOURCES = ("chalk", "pen", "neon")
@@ -79,12 +79,14 @@ STATED = {
 }
 
 
-def trained(stated: Stated, folder: Path, seed: int = 0) -> dict[str, Any]:
-    """The record of the run."""
+def trained(stated: Stated, folder: Path, seed: int = 0) -> TrainedNetwork:
+    """The record and the checkpoint of the run."""
     dataset = open_dataset("digits")
-    recipe = TrainingRecipe("digits", SOURCES, dataset.fingerprint(), seed=seed, **{**COMMON, **stated.recipe})
-    place = TrainingWorkspace(torch.device("cpu"), None, folder / "runs", folder / "images")
-    return train(recipe, dataset, [], place, TrainingCallbacks(lambda moment: None, lambda *progress: None), "")
+    settings = {**COMMON, **stated.recipe}
+    recipe = TrainingRecipe(dataset="digits", sources=SOURCES, data=dataset.fingerprint(), seed=seed, **settings)
+    return Trainer(
+        recipe, dataset, TrainingWorkspace(torch.device("cpu"), None, folder / "runs", folder / "images")
+    ).train([])
 
 
 def validation(saved: Checkpoint) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -131,13 +133,13 @@ def also(name: str, saved: Checkpoint) -> float:
 @pytest.mark.parametrize("name", STATED)
 def test_it_learns(name, tmp_path):
     stated = STATED[name]
-    record = trained(stated, tmp_path)
-    assert record["source_validation"]["accuracy"] > stated.floor
-    saved = load_checkpoint(Path(record["checkpoint"]))
+    record, checkpoint = trained(stated, tmp_path)
+    assert record.source_validation.accuracy > stated.floor
+    saved = load_checkpoint(checkpoint)
     reached = {what: also(what, saved) for what in stated.also}
     for what, floor in stated.also.items():
         assert reached[what] > floor, what
     if "arm" in reached:  # the learned loss does no harm beside batch statistics alone
         assert reached["arm"] > also("adabn", saved) - 2
     if stated.recipe.get("select") == "swad":
-        assert "SWAD's mean" in record["chosen"]
+        assert "SWAD's mean" in record.chosen

@@ -14,7 +14,7 @@ from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.loaders import TrainingBatches, ordered_batches
 from domainadaptor.lab.data.preprocessing import squashed
 from domainadaptor.lab.training.algorithms.mvrml import MVRML
-from domainadaptor.lab.training.fit import Diverged, TrainingSchedule, fit, validate
+from domainadaptor.lab.training.fit import Diverged, TrainingLoop, lr_at, validate
 from domainadaptor.lab.training.recipe import TrainingRecipe
 from domainadaptor.lab.training.selection import make_selection
 
@@ -61,8 +61,10 @@ class Stop(BaseException):
 
 def run(folder, algorithm="erm", select="best", epochs=3, stop_at=None, lr=0.05, batch_size=12, **options):
     torch.manual_seed(0)
-    recipe = TrainingRecipe("stripes", ("a", "b"), algorithm=algorithm, options=options, select=select, lr=lr)
-    made = recipe.make(Small(), 3)
+    recipe = TrainingRecipe(
+        dataset="stripes", sources=("a", "b"), algorithm=algorithm, options=options, select=select, lr=lr, epochs=epochs
+    )
+    made = recipe.make_algorithm(Small(), 3)
     pictures = [DomainImages(domain("a", 0), squashed(10)), DomainImages(domain("b", 1), squashed(10))]
     training = TrainingBatches(pictures, squashed(10), batch_size, 0, made.rounds)
     validation = {p.domain.name: (lambda p=p: ordered_batches(p, squashed(10), "val", 8)) for p in pictures}
@@ -75,10 +77,12 @@ def run(folder, algorithm="erm", select="best", epochs=3, stop_at=None, lr=0.05,
         if seen == stop_at:
             raise Stop
 
-    outcome = fit(
-        made, training, validation, make_selection(select), TrainingSchedule(epochs, lr), seed=0,
-        device=torch.device("cpu"), folder=folder, progress=progress,
-    )  # fmt: skip
+    loop = TrainingLoop(
+        made, training, validation, make_selection(select), recipe, torch.device("cpu"), folder, progress
+    )
+    generator = torch.get_rng_state()
+    outcome = loop.run()
+    assert torch.equal(torch.get_rng_state(), generator)  # the caller's draws do not depend on training
     return made, outcome, validation
 
 
@@ -125,15 +129,17 @@ def test_a_loss_that_is_not_finite_is_explained(tmp_path):
         run(tmp_path, lr=1e30)
 
 
-def test_the_rates_of_a_plan():
-    plan = TrainingSchedule(30, 1e-3)
-    assert [plan.lr_at(epoch) for epoch in (0, 23.9, 24, 29)] == pytest.approx([1e-3, 1e-3, 1e-4, 1e-4])
-    cosine = TrainingSchedule(10, 2.0, "cosine", warmup=2)
-    assert cosine.lr_at(1) == pytest.approx(1.0, rel=0.01)
-    assert cosine.lr_at(2) == pytest.approx(2.0)
-    assert cosine.lr_at(6) == pytest.approx(1.0)
-    assert cosine.lr_at(10) == pytest.approx(0.0, abs=1e-12)
-    assert math.isfinite(TrainingSchedule(1, 1.0, "cosine", warmup=1).lr_at(0.999))
+def rates(*epochs: float, **settings) -> list[float]:
+    recipe = TrainingRecipe(dataset="stripes", **settings)
+    return [lr_at(recipe, epoch) for epoch in epochs]
+
+
+def test_learning_rates():
+    assert rates(0, 23.9, 24, 29, epochs=30, lr=1e-3) == pytest.approx([1e-3, 1e-3, 1e-4, 1e-4])
+    cosine = {"epochs": 10, "lr": 2.0, "schedule": "cosine", "warmup": 2}
+    assert rates(1, **cosine) == pytest.approx([1.0], rel=0.01)
+    assert rates(2, 6, 10, **cosine) == pytest.approx([2.0, 1.0, 0.0], abs=1e-12)
+    assert math.isfinite(rates(0.999, epochs=1, lr=1.0, schedule="cosine", warmup=1)[0])
 
 
 def test_validation_counts_all_images_alike():

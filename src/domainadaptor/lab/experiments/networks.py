@@ -1,9 +1,8 @@
 """The networks that experiments adapt: how each is trained, and where its checkpoint is."""
 
-import json
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,7 @@ from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.registry import data_options, datasets
 from domainadaptor.lab.experiments.file_model import FileModel, Names
-from domainadaptor.lab.networks.loading import is_weights_file
-from domainadaptor.lab.networks.weights import WeightsOptions
+from domainadaptor.lab.networks.weights import WeightsOptions, is_weights_file
 from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.lab.records.base import Options
 from domainadaptor.lab.records.training import TrainingRequest, TrainingSettings
@@ -115,7 +113,7 @@ class Networks:
         try:
             opened = dataset(entry.train["dataset"])
             sources = entry.sources or tuple(opened.others(target or ""))
-            recipe = replace(make_recipe(opened, self.runs, **given), sources=sources)
+            recipe = make_recipe(opened, self.runs, **given).replace(sources=sources)
         except AdaptationError as error:
             return LocatedNetwork(name, name, command=command, missing=str(error), training=training)
         path = self.runs / recipe.id() / CHECKPOINT_FILE
@@ -134,8 +132,8 @@ class Networks:
         if entry.start:  # the settings of a trained start say more than the name of its run
             own = self.entry(entry.start)
             given["weights"] = "" if start else own.network or own.checkpoint
-        recipe = TrainingRecipe(given.pop("dataset"), entry.sources, network=network.name, **given)
-        settings = TrainingSettings.model_validate_json(json.dumps(asdict(recipe)))
+        recipe = TrainingRecipe(sources=entry.sources, network=network.name, **given)
+        settings = TrainingSettings.model_validate_json(recipe.model_dump_json())
         return TrainingRequest(settings=settings, target=None if entry.sources else target, start=start)
 
 
@@ -183,7 +181,7 @@ def _training_problems(train: Mapping[str, Any]) -> list[str]:
     checks.append(partial(find_network, given.get("network", "resnet18")))
     alone = [(name,) for name in given if not any(name in names for names in _TOGETHER)]
     for names in (*_TOGETHER, *alone):
-        checks.append(partial(TrainingRecipe, "", (), **{name: given[name] for name in names if name in given}))
+        checks.append(partial(TrainingRecipe, dataset="", **{name: given[name] for name in names if name in given}))
     for check in checks:  # one by one, to report all problems at once
         try:
             check()
@@ -193,13 +191,12 @@ def _training_problems(train: Mapping[str, Any]) -> list[str]:
 
 
 def _recipe_fields(train: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a train table with the names and types of the recipe's fields."""
+    """Return a train table with the names of the recipe's fields."""
     given = dict(train)
-    tasks = tuple(given.pop("task", ()))
+    tasks = list(given.pop("task", ()))
     given["options"] = dict(given.pop("option", {})) | ({"tasks": tasks} if tasks else {})
     given["select_options"] = dict(given.pop("select_option", {}))
-    floats = {own.name for own in fields(TrainingRecipe) if own.type is float}
-    return {name: float(value) if name in floats else value for name, value in given.items()}
+    return given
 
 
 def _is_circular(name: str, entries: Mapping[str, NetworkEntry]) -> bool:
@@ -220,7 +217,7 @@ def training_command(recipe: Mapping[str, Any]) -> str:
     """Return the command that trains a network by its recipe; "" if a checkpoint has none."""
     if not recipe or not recipe.get("sources"):
         return ""
-    defaults = {own.name: own.default for own in fields(TrainingRecipe) if own.name not in _DERIVED}
+    defaults = {name: own.default for name, own in TrainingRecipe.model_fields.items() if name not in _DERIVED}
     given = {name: value for name, value in recipe.items() if name in defaults and value != defaults[name]}
     options = dict(recipe.get("options") or {})
     given |= {"task": list(options.pop("tasks"))} if "tasks" in options else {}

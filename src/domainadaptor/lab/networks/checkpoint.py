@@ -1,12 +1,13 @@
-"""Checkpoints: one safetensors file with a network's weights and all that is needed to use them again."""
+"""Checkpoints: one safetensors file with a network's weights and everything needed to use them."""
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, field_validator
+from pydantic.dataclasses import dataclass as validated
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -19,33 +20,72 @@ from domainadaptor.lab.networks.context import ContextNetwork
 from domainadaptor.lab.networks.heads import remove_head_bias
 from domainadaptor.lab.networks.weights import EXTRA_HEADS, check_values, count_classes, join_names, load_weights
 from domainadaptor.lab.networks.zoo import find_network
+from domainadaptor.lab.records.errors import summary
 from domainadaptor.norms.instance_aware import make_instance_aware
 from domainadaptor.options import check_choice
 
-NORMS = ("batch", "iabn")
+Norm = Literal["batch", "iabn"]
 _ENTRY = "domainadaptor"
 _FORMAT = 1
-_EDITED = "the file is damaged or its card was edited: take it as it was written, or train again"
+_EDITED = "the file is corrupt or was edited: restore it, or train again"
+_REPEATED = ("network", "norm", "seed", "sources", "head_bias", "dataset")  # also in the recipe
 
 
-@dataclass(frozen=True)
+@validated(frozen=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
 class CheckpointCard:
-    """What a checkpoint says of itself; sequences in recipe and metrics come back as tuples."""
+    """Metadata of a checkpoint."""
 
-    network: str  # as the zoo calls it
+    network: str  # with its library: "torchvision:resnet18"
     classes: tuple[str, ...]
     preprocessing: Preprocessing
     head_bias: bool = True
-    norm: str = "batch"  # one of NORMS
-    context: int = 0  # channels that a context network adds to the images
+    norm: Norm = "batch"
+    context: Annotated[int, Field(ge=0)] = 0  # channels that a context network adds to the images
     dataset: str = ""
     splits: str = ""
     sources: tuple[str, ...] = ()
     seed: int = 0
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, Any] = field(default_factory=dict)
+    recipe: dict[str, JsonValue] = Field(default_factory=dict)
+    metrics: dict[str, JsonValue] = Field(default_factory=dict)
     heads: tuple[str, ...] = ()  # trained besides the network
-    note: str = ""  # what must be said wherever a number rests on these weights
+    note: str = ""  # a caveat for every number that depends on these weights
+
+    @field_validator("classes", "heads", "sources")
+    @classmethod
+    def _check_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) < len(names):
+            raise ValueError(f"expected different names, got {', '.join(names)}")
+        return names
+
+    @field_validator("classes")
+    @classmethod
+    def _check_classes(cls, classes: tuple[str, ...]) -> tuple[str, ...]:
+        if len(classes) < 2:
+            raise ValueError(f"expected two or more classes, got {len(classes)}")
+        return classes
+
+    @field_validator("preprocessing")
+    @classmethod
+    def _check_preprocessing(cls, given: Preprocessing) -> Preprocessing:
+        if not 0 < given.size <= given.resize:
+            raise ValueError(f"expected a size above 0 and a resize of at least that, got {given.size}, {given.resize}")
+        if len(given.mean) != 3 or len(given.std) != 3 or min(given.std) <= 0:
+            raise ValueError(f"expected three means and three positive deviations, got {given.mean}, {given.std}")
+        if given.interpolation not in INTERPOLATIONS:
+            raise ValueError(f"interpolation {given.interpolation!r}: expected one of {', '.join(INTERPOLATIONS)}")
+        return given
+
+    def contradiction(self) -> str:
+        """Return where the card and its recipe differ; "" if they agree."""
+        own = {name: getattr(self, name) for name in _REPEATED} | {"size": self.preprocessing.size}
+        for name, value in own.items():
+            value = list(value) if isinstance(value, tuple) else value
+            if (other := self.recipe.get(name, value)) != value:
+                return f"{name} is {value!r}, but its recipe has {other!r}"
+        return ""
+
+
+_CARD = TypeAdapter(CheckpointCard)
 
 
 @dataclass(frozen=True)
@@ -57,10 +97,10 @@ class Checkpoint:
     heads: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
 
     def build(self, where: Path = Path("the checkpoint")) -> nn.Module:
-        """The network with its weights, in eval mode.
+        """Return the network with its weights, in eval mode.
 
         Raises:
-            BadFile: They do not fit the network that the card names.
+            BadFile: The weights do not fit the network that the card names.
         """
         card = self.card
         network = make_network(card.network, len(card.classes), head_bias=card.head_bias, norm=card.norm)
@@ -78,12 +118,12 @@ class Checkpoint:
         return network.eval()
 
     def options_for(self, method: str) -> dict[str, Mapping[str, Tensor]]:
-        """What the checkpoint holds that a method needs: adapt(network, method, **checkpoint.options_for(method))."""
+        """Return the trained heads that a method needs: adapt(network, method, **checkpoint.options_for(method))."""
         return heads_for(method, self.heads)
 
 
 def heads_for(method: str, heads: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Mapping[str, Tensor]]:
-    """Those trained heads that a method has an option for, by the option: "task" takes the head of its own name."""
+    """Return the trained heads a method has an option for, by option; "task" takes the head named as the method."""
     name = method.rpartition(":")[2].replace("_", "-")
     wanted = {"task": name, "learned_loss": "learned_loss"}
     options = method_info(method).defaults
@@ -91,13 +131,13 @@ def heads_for(method: str, heads: Mapping[str, Mapping[str, Tensor]]) -> dict[st
 
 
 def make_network(name: str, classes: int, *, head_bias: bool, norm: str, seed: int = 0) -> nn.Module:
-    """A network of the zoo with a head for so many classes, random weights and the norm layers asked for.
+    """Build a network with random weights, a head for the given number of classes, and the given norm layers.
 
     Raises:
-        BadOption: The network or the norm is not known.
-        UnsupportedNetwork: Its head or its norm layers are not of a kind that can be changed so.
+        BadOption: The network or the norm is unknown.
+        UnsupportedNetwork: Its head or its norm layers cannot be changed.
     """
-    check_choice("norm", norm, NORMS)
+    check_choice("norm", norm, get_args(Norm))
     network = find_network(name).build(classes, seed)
     if not head_bias:
         remove_head_bias(network, classes)
@@ -107,33 +147,31 @@ def make_network(name: str, classes: int, *, head_bias: bool, norm: str, seed: i
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Writes it whole or not at all.
+    """Write a checkpoint atomically.
 
     Raises:
-        BadFile: It cannot be written there.
-        BadOption: A head is called like a part of the network, so that their tensors could not be told apart.
+        BadFile: The file cannot be written.
+        BadOption: A head has the name of a part of the network.
     """
     tensors = dict(checkpoint.tensors)
     for head, parts in checkpoint.heads.items():
-        clash = [name for name in tensors if name.startswith(f"{EXTRA_HEADS}{head}.")]
-        if clash:
+        if clash := [name for name in tensors if name.startswith(f"{EXTRA_HEADS}{head}.")]:
             raise BadOption(f"a head cannot be called {head!r}: the network has a tensor {clash[0]!r}")
         tensors |= {f"{EXTRA_HEADS}{head}.{name}": tensor for name, tensor in parts.items()}
-    _check_card(checkpoint.card, path)
-    card = asdict(checkpoint.card) | {"format": _FORMAT}
-    with replacing(path) as beside:
+    card = _CARD.dump_python(checkpoint.card, mode="json") | {"format": _FORMAT}
+    with replacing(path) as temporary:
         try:
             save_file(
                 {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()},
-                beside,
+                temporary,
                 metadata={_ENTRY: json.dumps(card)},
             )
-        except SafetensorError as error:  # its name for a full disk, or a folder that is not there
+        except SafetensorError as error:  # a full disk, or a missing folder
             raise BadFile(f"cannot write {str(path)!r}: {error}; choose another place") from error
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether it is a file that `save_checkpoint` wrote."""
+    """Return whether `save_checkpoint` wrote this file."""
     try:
         with safe_open(path, framework="pt") as file:
             return _ENTRY in (file.metadata() or {})
@@ -142,10 +180,10 @@ def is_checkpoint(path: Path) -> bool:
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
-    """A checkpoint, checked.
+    """Read and validate a checkpoint.
 
     Raises:
-        BadFile: It is missing, damaged, or not one of ours.
+        BadFile: It is missing, corrupt, or not a checkpoint.
     """
     path = Path(path)
     if not path.is_file():
@@ -156,21 +194,18 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise BadFile(
-            f"{str(path)!r} is not a whole safetensors file ({error}); copy it again, or train again"
+            f"{str(path)!r} is not a complete safetensors file ({error}); copy it again, or train again"
         ) from error
     if entry is None:
-        raise BadFile(
-            f"{str(path)!r} holds weights only, not what they are for; say which network: NETWORK --weights {path.name}"
-        )
+        raise BadFile(f"{str(path)!r} holds weights only. Pass the network's name and --weights {path.name}")
     card = _read_card(entry, path)
     heads: dict[str, dict[str, Tensor]] = {head: {} for head in card.heads}
     for name in [name for name in tensors if name.startswith(EXTRA_HEADS)]:
         head, _, part = name.removeprefix(EXTRA_HEADS).partition(".")
-        if head in heads:  # what is left is the network's own: torchvision's transformers call their head so
+        if head in heads:  # the others are the network's: torchvision's transformers call their head so
             heads[head][part] = tensors.pop(name)
-    empty = [head for head, parts in heads.items() if not parts]
-    if empty:
-        raise BadFile(f"{str(path)!r}: its card lists the head {empty[0]!r}, but it has no tensors of it; {_EDITED}")
+    if empty := [head for head, parts in heads.items() if not parts]:
+        raise BadFile(f"{str(path)!r}: the card lists the head {empty[0]!r}, but there are no tensors of it; {_EDITED}")
     for parts in heads.values():
         check_values(parts, path)
     return Checkpoint(card, tensors, heads)
@@ -178,84 +213,25 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
 def _read_card(text: str, path: Path) -> CheckpointCard:
     try:
-        entry = json.loads(text)
+        entry: dict[str, Any] = json.loads(text)
         version = entry.pop("format")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BadFile(f"{str(path)!r} has a card that cannot be read ({error!r}); {_EDITED}") from error
+        raise BadFile(f"{str(path)!r}: the card cannot be read ({error!r}); {_EDITED}") from error
     if version != _FORMAT:
         raise BadFile(
             f"{str(path)!r}: expected a checkpoint of format {_FORMAT}, got {version!r}; "
             "install the version of this package that wrote it, or train again"
         )
     try:
-        entry["preprocessing"] = Preprocessing(**_tupled(entry["preprocessing"]))
-        card = CheckpointCard(**_tupled(entry))
-    except (TypeError, KeyError) as error:
-        raise BadFile(f"{str(path)!r} has a card with entries missing or unknown ({error}); {_EDITED}") from error
-    _check_card(card, path)
-    return card
-
-
-def _check_card(card: CheckpointCard, path: Path) -> None:
-    seen = card.preprocessing
-    words = {name: getattr(card, name) for name in ("network", "dataset", "splits", "note")}
-    expected: dict[str, tuple[object, str, bool]] = {
-        "classes": (card.classes, "two or more different names", _different(card.classes) and len(card.classes) > 1),
-        "heads": (card.heads, "different names", _different(card.heads)),
-        "sources": (card.sources, "different names", _different(card.sources)),
-        **{name: (value, "text", isinstance(value, str)) for name, value in words.items()},
-        "norm": (card.norm, f"one of {', '.join(NORMS)}", card.norm in NORMS),
-        "head_bias": (card.head_bias, "true or false", isinstance(card.head_bias, bool)),
-        "seed": (card.seed, "a whole number", isinstance(card.seed, int)),
-        "context": (card.context, "a number of channels", isinstance(card.context, int) and card.context >= 0),
-        "recipe": (card.recipe, "named values", isinstance(card.recipe, dict)),
-        "metrics": (card.metrics, "named values", isinstance(card.metrics, dict)),
-        "size": (seen.size, "a number of pixels", isinstance(seen.size, int) and seen.size > 0),
-        "resize": (seen.resize, "pixels, no less than the size", isinstance(seen.resize, int)),
-        "mean": (seen.mean, "three numbers", _three(seen.mean)),
-        "std": (seen.std, "three numbers above 0", _three(seen.std) and min(seen.std) > 0),
-        "interpolation": (
-            seen.interpolation,
-            f"one of {', '.join(INTERPOLATIONS)}",
-            seen.interpolation in INTERPOLATIONS,
-        ),
-        "squash": (seen.squash, "true or false", isinstance(seen.squash, bool)),
-    }
-    for name, (value, what, fine) in expected.items():
-        if not fine:
-            raise BadFile(f"{str(path)!r}: expected {what} as {name!r} of its card, got {value!r}; {_EDITED}")
-    twice = {name: getattr(card, name) for name in ("network", "norm", "seed", "sources", "head_bias", "dataset")}
-    for name, value in {**twice, "size": seen.size}.items():
-        if card.recipe.get(name, value) != value:
-            raise BadFile(
-                f"{str(path)!r}: its card says {value!r} as {name!r}, but its recipe {card.recipe[name]!r}; {_EDITED}"
-            )
-    if seen.resize < seen.size:
-        raise BadFile(f"{str(path)!r}: its card resizes to {seen.resize} and crops {seen.size} of that; {_EDITED}")
-    try:
+        card = _CARD.validate_json(json.dumps(entry))  # JSON lists become tuples
         find_network(card.network)
+    except ValidationError as error:
+        raise BadFile(f"{str(path)!r}: invalid card: {summary(error)}; {_EDITED}") from error
     except BadOption as error:
         raise BadFile(
-            f"{str(path)!r} is of a network that is not known here: {error}; "
+            f"{str(path)!r}: the network is not available: {error}; "
             "install the versions of torchvision and timm that it was trained with"
         ) from error
-
-
-def _different(names: object) -> bool:
-    """Whether these are names, none of them twice."""
-    return isinstance(names, tuple) and all(isinstance(n, str) for n in names) and len(set(names)) == len(names)
-
-
-def _three(numbers: object) -> bool:
-    return (
-        isinstance(numbers, tuple)
-        and len(numbers) == 3
-        and all(isinstance(n, int | float) and math.isfinite(n) for n in numbers)
-    )
-
-
-def _tupled(value: Any) -> Any:
-    """The same with tuples for lists: JSON has one kind of sequence, and cards do not change."""
-    if isinstance(value, dict):
-        return {name: _tupled(inner) for name, inner in value.items()}
-    return tuple(map(_tupled, value)) if isinstance(value, list) else value
+    if contradiction := card.contradiction():
+        raise BadFile(f"{str(path)!r}: invalid card: {contradiction}; {_EDITED}")
+    return card

@@ -18,6 +18,7 @@ from domainadaptor.lab.networks.weights import (
     PICKLED,
     WeightsOptions,
     count_classes,
+    is_weights_file,
     load_tensors,
     load_weights,
     match_names,
@@ -109,11 +110,6 @@ def load_network(
     if weights == "pretrained":
         return _published(plan, classes, root)
     return _from_file(plan, Path(weights), classes)
-
-
-def is_weights_file(network: str) -> bool:
-    """Whether this is written like a file, not like a network's name."""
-    return network.lower().endswith((".safetensors", *PICKLED))
 
 
 def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) -> LoadedNetwork:

@@ -79,7 +79,7 @@ def reestimate_statistics(network: nn.Module, batches: Iterable[T], run: Callabl
             layer.momentum = momentum
 
 
-class StatisticsVariance:
+class StatisticsTracker:
     """How much each layer's batch statistics vary over training steps, read off its running statistics.
 
     A running mean moves by `momentum` times the way to the batch's: what it moved by tells what the batch's was. Where

@@ -37,6 +37,11 @@ _HARMLESS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
 ]
 
 
+def is_weights_file(name: str) -> bool:
+    """Return whether this is the name of a weights file, not of a network."""
+    return name.lower().endswith((".safetensors", *PICKLED))
+
+
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors in a safetensors file, or in a .pt or .pth file that holds nothing but tensors and plain values.
 

@@ -1,113 +1,128 @@
-"""TrainingRecipe: everything that decides how a network is trained, and nothing else."""
+"""The training recipe: everything that decides how a network is trained, and nothing else."""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field, ValidationError
+from torch import nn
 
 from domainadaptor import registry
 from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.seeds import derived_seed
 from domainadaptor.lab.files import digest_of
-from domainadaptor.lab.networks.loading import is_weights_file
+from domainadaptor.lab.networks.checkpoint import Norm
+from domainadaptor.lab.networks.weights import is_weights_file
 from domainadaptor.lab.networks.zoo import find_network
+from domainadaptor.lab.records.training import TrainingSettings
 from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings
-from domainadaptor.lab.training.selection import make_selection
-from domainadaptor.options import check_choice, check_count, check_number, coerce_options, suggestion
+from domainadaptor.lab.training.selection import find_selection
+from domainadaptor.options import coerce_options, suggestion
 
 ALGORITHMS = "domainadaptor.lab.training.algorithms"
 CHECKPOINT_FILE = "checkpoint.safetensors"  # in the folder of a run
-_HEADS = 1  # a seed of their own for what is trained besides the network
-_LONGEST = 60
+_HEADS_SEED = 1  # derives the seed of what is trained besides the network
+_MAX_NAME_BYTES = 60
+
+Whole = Annotated[int, Field(ge=1, lt=2**63)]
+NotNegative = Annotated[float, Field(ge=0)]
 
 
-@dataclass(frozen=True)
-class TrainingRecipe:
-    """How one network is trained."""
+class TrainingRecipe(TrainingSettings):
+    """How one network is trained: the settings of a record with defaults, bounds and registered names."""
 
-    dataset: str
-    sources: tuple[str, ...]
-    data: str = ""  # the data set's fingerprint: other images make another run
     network: str = "resnet18"
-    weights: str = "pretrained"  # "pretrained", "none", the name of a file or of a run
-    start: str = ""  # digest of that file: other weights make another run
+    weights: str = "pretrained"
     algorithm: str = "erm"
-    options: dict[str, Any] = field(default_factory=dict)  # of the algorithm
     select: str = "best"
-    select_options: dict[str, Any] = field(default_factory=dict)
-    norm: str = "batch"
-    size: int = 224
-    epochs: int = 30
-    batch_size: int = 128
-    lr: float = 1e-3
-    head_lr: float = 10.0
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    schedule: str = "step"
-    warmup: float = 0.0
+    norm: Norm = "batch"
+    size: Whole = 224
+    epochs: Whole = 30
+    batch_size: Whole = 128
+    lr: Annotated[float, Field(gt=0)] = 1e-3
+    head_lr: NotNegative = 10.0
+    momentum: Annotated[float, Field(ge=0, le=1)] = 0.9
+    weight_decay: NotNegative = 5e-4
+    schedule: Literal["step", "cosine"] = "step"
+    warmup: NotNegative = 0.0
     head_bias: bool = False
-    precision: str = "float32"
-    seed: int = 0
+    precision: Literal["float32", "bfloat16"] = "float32"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
-    def __post_init__(self) -> None:
-        make_selection(self.select, self.select_options)
-        check_choice("norm", self.norm, ("batch", "iabn"))
-        check_choice("schedule", self.schedule, ("step", "cosine"))
-        check_choice("precision", self.precision, ("float32", "bfloat16"))
-        check_number("lr", self.lr, low=0, above=True)
-        check_number("head_lr", self.head_lr, low=0)
-        check_number("momentum", self.momentum, low=0, high=1)
-        check_number("weight_decay", self.weight_decay, low=0)
-        check_number("warmup", self.warmup, low=0, high=max(self.epochs, 0))
-        for name in ("size", "epochs", "batch_size"):
-            check_count(name, getattr(self, name), low=1)
-        check_count("seed", self.seed, low=0)
+    def __init__(self, **values: Any) -> None:
+        """Validate the values; names of algorithms and selections must be registered.
+
+        Raises:
+            BadOption: A name is unknown, or a value has the wrong type or is out of bounds.
+        """
+        algorithm, select = values.get("algorithm", "erm"), values.get("select", "best")
+        options = coerce_options(find_algorithm(algorithm), values.get("options", {}), algorithm)
+        select_options = coerce_options(find_selection(select), values.get("select_options", {}), select)
+        try:
+            super().__init__(**values | {"options": _listed(options), "select_options": _listed(select_options)})
+        except ValidationError as error:
+            raise BadOption("; ".join(map(_sentence, error.errors(include_url=False)))) from None
         if len(set(self.sources)) < len(self.sources):
-            raise BadOption(f"a source domain is named twice: {', '.join(self.sources)}")
-        function = find_algorithm(self.algorithm)
-        # lr=1 and lr=1.0 are the same run.
-        object.__setattr__(self, "options", coerce_options(function, self.options, self.algorithm))
+            raise BadOption(f"Source domain given twice: {', '.join(self.sources)}")
+        if self.warmup > self.epochs:
+            raise BadOption(f"warmup={self.warmup:g}: expected at most the number of epochs, {self.epochs}")
 
-    def make(self, network: Any, classes: int) -> Algorithm:
-        """The algorithm for a network."""
+    def replace(self, **changes: Any) -> "TrainingRecipe":
+        """Return a copy with other values, validated."""
+        return TrainingRecipe(**{name: getattr(self, name) for name in type(self).model_fields} | changes)
+
+    def make_algorithm(self, network: nn.Module, classes: int) -> Algorithm:
+        """Build the algorithm for a network."""
         settings = OptimizerSettings(classes, self.lr, self.head_lr, self.momentum, self.weight_decay)
         function = find_algorithm(self.algorithm)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derived_seed(self.seed, _HEADS))
+            torch.manual_seed(derived_seed(self.seed, _HEADS_SEED))
             made = function(network, settings, **self.options)
         assert isinstance(made, Algorithm)
         return made
 
     def id(self) -> str:
-        """A short name that differs where anything in the recipe does.
+        """Return a short name that differs wherever the recipe does.
 
-        Defaults do not count, so that a later version with one more field finds the runs of an earlier one.
+        Defaults are left out, so that a version with more fields finds the runs of an earlier one.
         """
-        defaults = asdict(TrainingRecipe(self.dataset, self.sources))
-        chosen = {name: value for name, value in asdict(self).items() if value != defaults[name]}
+        values = self.model_dump(mode="json")
+        chosen = {
+            name: values[name]
+            for name, field in type(self).model_fields.items()
+            if name not in ("dataset", "sources") and values[name] != field.default
+        }
         if self.start and is_weights_file(self.weights):
-            del chosen["weights"]  # its digest says more than what it is called
+            chosen.pop("weights", None)  # the digest identifies the file, whatever its name
         text = json.dumps([self.dataset, self.sources, chosen], sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]
         network = self.network.rpartition(":")[2]
-        tasks = "".join(f"+{task}" for task in self.options.get("tasks", ()))
+        tasks = "".join(f"+{task}" for task in self.options.get("tasks") or ())  # type: ignore[union-attr]
         how = f"{self.algorithm}{tasks}" + (f"-{self.select}" if self.select != "best" else "")
         how += f"-{self.norm}" if self.norm != "batch" else ""
         sources = "+".join(self.sources)
-        if len(_bytes(sources)) > _LONGEST:  # file systems take 255 bytes; the digest tells runs apart
+        if len(_utf8(sources)) > _MAX_NAME_BYTES:  # file systems allow 255 bytes; the digest tells runs apart
             sources = f"{len(self.sources)}-domains"
-        dataset = _bytes(self.dataset)[:_LONGEST].decode(errors="ignore")
+        dataset = _utf8(self.dataset)[:_MAX_NAME_BYTES].decode(errors="ignore")
         name = f"{dataset}-{network}-{self.size}-{how}-on-{sources}-seed{self.seed}-{digest}"
-        return _bytes(name).decode().replace("/", "_")
+        return _utf8(name).decode().replace("/", "_")
 
 
-def _bytes(name: str) -> bytes:
-    """In UTF-8, with ? for what a folder's name may hold and UTF-8 cannot: safetensors opens no other path."""
+def _listed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with lists for tuples, as JSON has them."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+
+
+def _sentence(detail: Any) -> str:
+    return f"{'.'.join(map(str, detail['loc']))}={detail['input']!r}: {detail['msg']}"
+
+
+def _utf8(name: str) -> bytes:
+    """Encode a name, with ? for what UTF-8 cannot encode: safetensors opens no other path."""
     return name.encode("utf-8", "replace")
 
 
@@ -123,51 +138,44 @@ def make_recipe(
     select_option: Mapping[str, Any] | None = None,
     **others: Any,
 ) -> TrainingRecipe:
-    """A recipe from what a user says, without source domains yet.
+    """Make a recipe from the options of `train`, without source domains yet.
 
     Args:
-        dataset: The images.
-        runs: The folder of earlier runs, any of which may be the start.
-        network: As the zoo calls it, or shorter.
+        dataset: The data set.
+        runs: Folder of earlier runs, which training may start from.
+        network: Name of the network, with or without its library.
         weights: "pretrained", "none", a file, or the name of a run.
-        size: Side of the images; the network's own otherwise.
+        size: Side of the images; the network's default otherwise.
         option: Options of the algorithm.
-        task: Tasks beside ERM.
-        select_option: Options of the way in which weights are chosen.
-        **others: The recipe's own fields.
+        task: Self-supervised tasks trained with ERM.
+        select_option: Options of the weight selection.
+        **others: Other fields of the recipe.
 
     Raises:
-        BadOption: A field is not known, or has a value that cannot be.
+        BadOption: An option is unknown, or has an invalid value.
     """
-    known = {own.name: own.type for own in fields(TrainingRecipe)}
-    for name, value in others.items():
-        if name not in known:
-            raise BadOption(f"train has no option {name!r}; {suggestion(name, known)}")
-        if known[name] is float and isinstance(value, int):
-            others[name] = float(value)  # 2 and 2.0 are the same run
+    for name in others:
+        if name not in TrainingRecipe.model_fields:
+            raise BadOption(f"train has no option {name!r}; {suggestion(name, TrainingRecipe.model_fields)}")
     if task and "tasks" in (option or {}):
-        raise BadOption(
-            f"tasks are said twice: --task {' --task '.join(task)}, and --option tasks={(option or {})['tasks']}; say "
-            "them in one way"
-        )
-    plan = find_network(network)
+        raise BadOption("Tasks given twice (--task and --option tasks=); use one")
+    spec = find_network(network)
     start = find_start_weights(weights, runs)
     return TrainingRecipe(
         dataset=dataset.name,
-        sources=(),
         data=dataset.fingerprint(),
-        network=plan.name,
-        weights=_run_or_file(weights, runs),
+        network=spec.name,
+        weights=_run_or_file_name(weights, runs),
         start="" if start is None else digest_of(start)[:12],
-        size=size or plan.preprocessing.size,
-        options=dict(option or {}) | ({"tasks": tuple(task)} if task else {}),
+        size=size or spec.preprocessing.size,
+        options=dict(option or {}) | ({"tasks": list(task)} if task else {}),
         select_options=dict(select_option or {}),
         **others,
     )
 
 
-def _run_or_file(weights: str, runs: Path) -> str:
-    """A checkpoint of an earlier run by the run's name, another file by its own: both are the same on every machine."""
+def _run_or_file_name(weights: str, runs: Path) -> str:
+    """Return the name of the run or of the file: both are the same on every machine."""
     path = Path(weights)
     if path.is_file() and path.resolve().is_relative_to(runs.resolve()):
         return path.parent.name
@@ -175,14 +183,18 @@ def _run_or_file(weights: str, runs: Path) -> str:
 
 
 def find_start_weights(weights: str, runs: Path) -> Path | None:
-    """The file that training starts from, by the name of its run or by its path; None where it is none."""
+    """Return the file that training starts from, given a run's name or a path; None if there is no such file."""
     return next((path for path in (runs / weights / CHECKPOINT_FILE, Path(weights)) if path.is_file()), None)
 
 
-def find_algorithm(name: str) -> Callable[..., Algorithm]:
-    """Return the training algorithm of that name; its keyword-only parameters are the options.
+def find_algorithm(name: str, *, allow_import: bool = False) -> Callable[..., Algorithm]:
+    """Return a training algorithm by name; its keyword-only parameters are the options.
+
+    Args:
+        name: A registered name.
+        allow_import: Also accept "package.module:function"; only for names that the user typed.
 
     Raises:
         BadOption: There is none.
     """
-    return registry.find(ALGORITHMS, "algorithm", name)
+    return registry.find(ALGORITHMS, "algorithm", name, allow_import=allow_import)

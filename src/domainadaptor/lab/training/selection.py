@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class ValidationScore(NamedTuple):
-    """What the source validation images said at one moment of training."""
+    """Scores on the source validation images after a step."""
 
     step: int
     accuracy: float
@@ -26,32 +26,32 @@ class ValidationScore(NamedTuple):
 
 
 class WeightSelection(ABC):
-    """Watches a run and keeps weights of it."""
+    """Watches a run and keeps weights of it; keyword-only parameters of a constructor are its options."""
 
     def __init__(self, *, checks_per_epoch: Count = 1) -> None:
         self.checks_per_epoch = checks_per_epoch
 
     def after_step(self, module: nn.Module) -> None:  # noqa: B027
-        """Sees the weights after every step."""
+        """See the weights after a step."""
 
     @abstractmethod
     def after_check(self, module: nn.Module, check: ValidationScore) -> None:
-        """Sees what the validation images say."""
+        """See the weights and their validation scores."""
 
     @abstractmethod
     def chosen(self) -> tuple[State, str]:
-        """The weights that are kept, and where they come from in words."""
+        """Return the selected weights, and a description of where they come from."""
 
     def finish(self, network: nn.Module, batches: Iterable[T], run: Callable[[T], object]) -> None:  # noqa: B027
-        """Called with the chosen weights loaded: whatever they need before they are used; `run` passes a batch."""
+        """Prepare the selected weights, now loaded, for use; `run` passes a batch through the network."""
 
     @abstractmethod
     def resume_state(self) -> dict[str, Any]:
-        """All that a later process needs to go on."""
+        """Return everything that a later process needs to resume."""
 
     @abstractmethod
     def resume(self, state: dict[str, Any]) -> None:
-        """Goes on from there."""
+        """Resume from such a state."""
 
 
 class LastWeights(WeightSelection):
@@ -63,19 +63,19 @@ class LastWeights(WeightSelection):
         self._step = 0
 
     def after_check(self, module: nn.Module, check: ValidationScore) -> None:
-        """Keeps them."""
+        """Keep the weights."""
         self._state, self._step = _copied(module), check.step
 
     def chosen(self) -> tuple[State, str]:
-        """The last ones."""
+        """Return the last weights."""
         return self._state, f"the last, after step {self._step}"
 
     def resume_state(self) -> dict[str, Any]:
-        """The last so far."""
+        """Return the last weights so far."""
         return {"state": self._state, "step": self._step}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Goes on from there."""
+        """Resume from such a state."""
         self._state, self._step = state["state"], state["step"]
 
 
@@ -92,38 +92,37 @@ class BestWeights(WeightSelection):
         self._check = ValidationScore(0, -1.0, 0.0)
 
     def after_check(self, module: nn.Module, check: ValidationScore) -> None:
-        """Keeps them if they are better."""
+        """Keep the weights if they are better."""
         if check.accuracy > self._check.accuracy:
             self._state, self._check = _copied(module), check
 
     def chosen(self) -> tuple[State, str]:
-        """The best ones."""
+        """Return the best weights."""
         return self._state, f"best on source validation, {self._check.accuracy:.2f} % after step {self._check.step}"
 
     def resume_state(self) -> dict[str, Any]:
-        """The best so far."""
+        """Return the best weights so far."""
         return {"state": self._state, "check": tuple(self._check)}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Goes on from there."""
+        """Resume from such a state."""
         self._state, self._check = state["state"], ValidationScore(*state["check"])
 
 
 @dataclass
 class _Average:
-    """The mean of the parameters seen so far; buffers belong to single steps, so the last ones are kept."""
+    """The mean of parameters; buffers belong to single steps, so the last ones are kept."""
 
     state: State = field(default_factory=dict)
     count: int = 0
     parameters: tuple[str, ...] = ()
 
     def add(self, module: nn.Module) -> None:
-        """Takes in one more set of weights."""
-        now = _copied(module)
-        self.merge(_Average(now, 1, tuple(name for name, _ in module.named_parameters())))
+        """Include the weights of a module."""
+        self.merge(_Average(_copied(module), 1, tuple(name for name, _ in module.named_parameters())))
 
     def merge(self, later: "_Average") -> None:
-        """The mean over both, each by its number of steps."""
+        """Include another mean, weighted by its number of steps."""
         if not self.count:
             self.state, self.count, self.parameters = later.state, later.count, later.parameters
             return
@@ -134,48 +133,56 @@ class _Average:
             else:
                 self.state[name].copy_(value)
 
+    def parts(self) -> tuple[Any, ...]:
+        return self.state, self.count, self.parameters
+
 
 class _Segment(NamedTuple):
-    """The steps between two checks: their mean, and what the second check said."""
+    """The steps between two validations: the mean of their weights, and the scores at the end."""
 
     average: _Average
     check: ValidationScore
 
 
 class SWAD(WeightSelection):
-    """Average the weights over the valley of the validation loss (SWAD). Cha et al., NeurIPS 2021.
+    """Averages the weights of all steps in the valley of the validation loss. Cha et al., NeurIPS 2021.
 
-    Never reached: the last weights. Running statistics belong to single steps, so they are estimated anew for the mean.
-    The rule is the paper's; its authors' program also takes in some segments of before the valley whose loss is low
-    enough, and without a valley ends with the mean of the last segment.
+    Without a valley, the last weights are kept. Running statistics belong to single steps, so they are re-estimated for
+    the mean. The rule is the paper's; the authors' program also includes some segments before the valley whose loss is
+    low enough, and without a valley ends with the mean of the last segment.
 
     Args:
-        converge: The valley begins when the oldest of this many consecutive losses is the lowest.
-        tolerance: The valley ends when the lowest of this many latest losses exceeds the threshold.
-        ratio: The threshold is (1 + ratio) times the mean of the losses at the beginning of the valley.
+        converge: The valley begins when the lowest of this many consecutive losses is the first of them.
+        tolerance: The valley ends when the lowest of this many consecutive losses is too high.
+        ratio: Too high is above (1 + ratio) times the mean of the losses at the beginning.
         checks_per_epoch: Validations per epoch.
     """
 
     def __init__(
-        self, *, converge: Count = 3, tolerance: Count = 6, ratio: NonNegative = 0.3, checks_per_epoch: Count = 4
+        self,
+        *,
+        converge: Count = 3,
+        tolerance: Count = 6,
+        ratio: NonNegative = 0.3,
+        checks_per_epoch: Count = 4,
     ) -> None:
         super().__init__(checks_per_epoch=checks_per_epoch)
         self.converge, self.tolerance, self.ratio = converge, tolerance, ratio
         self._current = _Average()
-        self._recent: deque[_Segment] = deque(maxlen=converge)  # before the valley: what it may begin with
-        self._waiting: deque[_Segment] = deque()  # in it: not averaged before it is known that it goes on
+        self._recent: deque[_Segment] = deque(maxlen=converge)  # before the valley: candidates for its beginning
+        self._waiting: deque[_Segment] = deque()  # in the valley: not averaged until it is known to continue
         self._valley: _Average | None = None
         self._began = self._ended = self._threshold = 0.0
         self._done = False
         self._last: State = {}
 
     def after_step(self, module: nn.Module) -> None:
-        """Takes the weights into the mean of the current segment."""
+        """Include the weights in the mean of the current segment."""
         if not self._done:
             self._current.add(module)
 
     def after_check(self, module: nn.Module, check: ValidationScore) -> None:
-        """Closes the segment and looks whether the valley begins or ends with it."""
+        """Close the segment, and find out whether the valley begins or ends with it."""
         if self._done:
             return
         self._last = _copied(module)
@@ -201,7 +208,7 @@ class SWAD(WeightSelection):
         self._recent.clear()
 
     def _look_for_end(self) -> None:
-        while len(self._waiting) >= self.tolerance:  # more than one at first, where the valley began with many
+        while len(self._waiting) >= self.tolerance:  # more than one at first, if the valley began with many
             if self._is_too_high():
                 self._done = True
                 self._waiting.clear()
@@ -209,7 +216,7 @@ class SWAD(WeightSelection):
             self._take(self._waiting.popleft())
 
     def _is_too_high(self) -> bool:
-        """Whether the next segments are all above the threshold."""
+        """Return whether the next segments are all above the threshold."""
         return min(segment.check.loss for segment in islice(self._waiting, self.tolerance)) > self._threshold
 
     def _take(self, segment: _Segment) -> None:
@@ -218,37 +225,35 @@ class SWAD(WeightSelection):
         self._ended = segment.check.step
 
     def chosen(self) -> tuple[State, str]:
-        """The mean over the valley, or the last weights if the loss never stopped falling."""
+        """Return the mean over the valley, or the last weights if the loss never stopped falling."""
         if self._valley is None:
             return self._last, "the last: SWAD saw no valley of the validation loss"
-        # The run ended inside the valley: what is left of it.
-        while self._waiting and not self._is_too_high():
+        while self._waiting and not self._is_too_high():  # the run ended in the valley
             self._take(self._waiting.popleft())
         steps = f"steps {self._began:.0f} to {self._ended:.0f}"
         return self._valley.state, f"SWAD's mean over {self._valley.count} weights, segments ending at {steps}"
 
     def finish(self, network: nn.Module, batches: Iterable[T], run: Callable[[T], object]) -> None:
-        """Running statistics of the mean."""
+        """Re-estimate the running statistics."""
         reestimate_statistics(network, batches, run)
 
     def resume_state(self) -> dict[str, Any]:
-        """Everything seen so far."""
+        """Return everything seen so far."""
 
         def packed(segments: Iterable[_Segment]) -> list[Any]:
-            return [(*_parts(s.average), tuple(s.check)) for s in segments]
+            return [(*s.average.parts(), tuple(s.check)) for s in segments]
 
-        valley = None if self._valley is None else _parts(self._valley)
         return {
-            "current": _parts(self._current),
+            "current": self._current.parts(),
             "recent": packed(self._recent),
             "waiting": packed(self._waiting),
-            "valley": valley,
+            "valley": None if self._valley is None else self._valley.parts(),
             "marks": (self._began, self._ended, self._threshold, self._done),
             "last": self._last,
         }
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Goes on from there."""
+        """Resume from such a state."""
 
         def unpacked(segments: list[Any]) -> Iterable[_Segment]:
             return (_Segment(_Average(*parts), ValidationScore(*check)) for *parts, check in segments)
@@ -265,10 +270,10 @@ SELECTIONS: dict[str, type[WeightSelection]] = {"best": BestWeights, "last": Las
 
 
 def make_selection(name: str, options: Mapping[str, Any] | None = None) -> WeightSelection:
-    """The way of choosing weights of that name.
+    """Build the selection of that name.
 
     Raises:
-        BadOption: There is none, or it has no such option.
+        BadOption: There is none, or it does not take the options.
     """
     return find_selection(name)(**coerce_options(find_selection(name), options or {}, name))
 
@@ -281,10 +286,6 @@ def find_selection(name: str) -> type[WeightSelection]:
     """
     check_choice("select", name, SELECTIONS)
     return SELECTIONS[name]
-
-
-def _parts(average: _Average) -> tuple[Any, ...]:
-    return average.state, average.count, average.parameters
 
 
 def _copied(module: nn.Module) -> State:

@@ -1,18 +1,18 @@
-"""One training run, from a recipe and a data set to a checkpoint and a record of it."""
+"""One training run, from a recipe and a data set to a checkpoint and its record."""
 
 import copy
 import json
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import domainadaptor
 from domainadaptor.errors import BadFile, BadOption, UnsupportedNetwork
@@ -22,218 +22,236 @@ from domainadaptor.lab.data.image_cache import DomainImages, Progress
 from domainadaptor.lab.data.loaders import DomainBatch, TrainingBatches, images_each, ordered_batches
 from domainadaptor.lab.data.preprocessing import Preprocessing, squashed
 from domainadaptor.lab.files import owned, replacing
-from domainadaptor.lab.networks.checkpoint import (
-    Checkpoint,
-    CheckpointCard,
-    is_checkpoint,
-    load_checkpoint,
-    make_network,
-    save_checkpoint,
-)
+from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, load_checkpoint, save_checkpoint
 from domainadaptor.lab.networks.context import ContextNetwork
-from domainadaptor.lab.networks.pretrained import find_pretrained, load_backbone
-from domainadaptor.lab.networks.weights import load_weights, read_weights
 from domainadaptor.lab.networks.zoo import find_network
+from domainadaptor.lab.records.training import RECORD_FILE, TrainingRecord, read_training
 from domainadaptor.lab.revision import revision
 from domainadaptor.lab.training import distributed
 from domainadaptor.lab.training.algorithm import Algorithm
-from domainadaptor.lab.training.fit import Batches, TrainingProgress, TrainingSchedule, fit, validate
+from domainadaptor.lab.training.fit import RESUME_FILE, Batches, TrainingLoop, TrainingProgress, validate
 from domainadaptor.lab.training.recipe import CHECKPOINT_FILE, TrainingRecipe
 from domainadaptor.lab.training.selection import make_selection
+from domainadaptor.lab.training.start import StartNetwork, build_start_network
 
-_IN_THE_LOG = ("validation", "statistics_variance")  # of every epoch; the record has the last
+_SPLITS: tuple[tuple[Split, str], ...] = (("train", "training"), ("val", "validation"))
 
 
 @dataclass(frozen=True)
 class TrainingWorkspace:
-    """Where a run works: device, data root, folders."""
+    """Device and folders of a run."""
 
     device: torch.device
-    root: Path | None
-    runs: Path  # each run has a folder of its own below it
+    root: Path | None  # of data sets and published weights
+    runs: Path  # each run has a folder below it
     images: Path | None  # cache of decoded images; None decodes them each time
-    start: Path | None = None  # the file of the weights that training starts from, where it is no run's
+    start: Path | None = None  # weights file to start from
 
 
 @dataclass(frozen=True)
 class TrainingCallbacks:
-    """Whom a run tells how it goes."""
+    """Progress callbacks: after each step, and while images are decoded."""
 
-    moment: Callable[[TrainingProgress], None]
-    preparing: Progress
-
-
-def train(
-    recipe: TrainingRecipe,
-    dataset: DomainDataset,
-    targets: Sequence[str],
-    place: TrainingWorkspace,
-    watcher: TrainingCallbacks,
-    command: str,
-) -> dict[str, Any]:
-    """Trains, or finds what was trained before with the same recipe; returns the record, which lies beside the weights.
-
-    The target domains are looked at once, after the weights were chosen on the source domains, to report accuracy.
-
-    Args:
-        recipe: How.
-        dataset: The images.
-        targets: Domains to report accuracy on, that are no sources.
-        place: Where.
-        watcher: Whom to tell.
-        command: What was typed, for the record.
-    """
-    _check_images(recipe, dataset)
-    folder = place.runs / recipe.id()
-    with owned(folder) if distributed.is_main_process() else nullcontext():
-        return _train_or_find(recipe, dataset, targets, place, watcher, command, folder)
+    on_step: Callable[[TrainingProgress], None] = lambda progress: None
+    on_decode: Progress = lambda what, done, total: None
 
 
-def _check_images(recipe: TrainingRecipe, dataset: DomainDataset) -> None:
-    """What can be known of the data before anything is trained."""
-    if len(dataset.classes) < 2:
-        raise BadFile(f"{dataset.name} has the class {dataset.classes[0]!r} alone: expected two or more to tell apart")
-    for source in recipe.sources:
-        for part, what in (("train", "to train on"), ("val", "for validation")):
-            if not dataset.domain(source).select(part):  # type: ignore[arg-type]
-                count = len(dataset.domain(source).examples)
-                raise BadFile(
-                    f"domain {source!r} has {count} images, none of them {what}; add images, or leave the domain out "
-                    "with --source"
-                )
+class TrainedNetwork(NamedTuple):
+    """The record of a run, and its checkpoint."""
+
+    record: TrainingRecord
+    checkpoint: Path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record and the path of the checkpoint, for JSON."""
+        return self.record.model_dump(mode="json", exclude_unset=True) | {"checkpoint": str(self.checkpoint)}
 
 
-def _check_readable(held: Sequence[DomainImages]) -> None:
-    """Before the first epoch instead of after it, where a cache knows which images are damaged."""
-    for pictures in held:
-        for part, what in (("train", "to train on"), ("val", "for validation")):
-            names = [example.name for example in pictures.domain.select(part)]  # type: ignore[arg-type]
-            if all(name in pictures.skipped for name in names):
-                raise BadFile(
-                    f"domain {pictures.domain.name!r} has {len(names)} images {what}, none of which can be read, as "
-                    f"{names[0]} ({pictures.skipped[names[0]]}); replace them, or leave the domain out with --source"
-                )
+@dataclass(frozen=True)
+class Trainer:
+    """Trains one recipe on one data set."""
 
+    recipe: TrainingRecipe
+    dataset: DomainDataset
+    workspace: TrainingWorkspace
+    callbacks: TrainingCallbacks = TrainingCallbacks()
+    command: str = ""  # for the record
 
-def _train_or_find(
-    recipe: TrainingRecipe,
-    dataset: DomainDataset,
-    targets: Sequence[str],
-    place: TrainingWorkspace,
-    watcher: TrainingCallbacks,
-    command: str,
-    folder: Path,
-) -> dict[str, Any]:
-    preprocessing = _preprocessing(recipe)
-    record_path, weights_path = folder / "record.json", folder / CHECKPOINT_FILE
-    if record_path.is_file() and weights_path.is_file():
-        record = _read(record_path)
-    else:
-        record = _train(recipe, dataset, place, watcher, preprocessing, folder) | {"command": command}
-        _write(record_path, record)
-        distributed.barrier()
-        (folder / "resume.pt").unlink(missing_ok=True)
-    missing = [target for target in targets if target not in record["target_accuracy"]]
-    if missing:
-        record["target_accuracy"] |= _target_accuracy(missing, dataset, place, watcher, preprocessing, weights_path)
-        _write(record_path, record)
-    return record | {"checkpoint": str(weights_path)}
+    def train(self, targets: Sequence[str]) -> TrainedNetwork:
+        """Train, or resume an interrupted run, or reuse a complete one; return its record.
 
+        The target domains are evaluated once, after the weights were selected on the source domains.
 
-def _train(
-    recipe: TrainingRecipe,
-    dataset: DomainDataset,
-    place: TrainingWorkspace,
-    watcher: TrainingCallbacks,
-    preprocessing: Preprocessing,
-    folder: Path,
-) -> dict[str, Any]:
-    network, origin, note = _start_network(recipe, dataset, place)
-    algorithm = recipe.make(network, len(dataset.classes)).to(place.device).to(memory_format=torch.channels_last)
-    distributed.broadcast_parameters(algorithm)
-    torch.backends.cudnn.deterministic = True  # the same command ends with the same weights, on a GPU too
-    _try_a_step(algorithm, recipe, place.device)
-    larger = squashed(before_cropping(recipe.size))
-    sources = [_pictures(dataset, source, larger, place, watcher) for source in recipe.sources]
-    training = TrainingBatches(
-        sources,
-        preprocessing,
-        recipe.batch_size,
-        recipe.seed,
-        algorithm.rounds,
-    )
-    pictures = {source: _pictures(dataset, source, preprocessing, place, watcher) for source in recipe.sources}
-    validation = {source: _batches(p, preprocessing, "val") for source, p in pictures.items()}
-    _check_readable([*sources, *pictures.values()])
-    plan = TrainingSchedule(recipe.epochs, recipe.lr, recipe.schedule, recipe.warmup, recipe.precision)
-    begun = time.perf_counter()
-    outcome = fit(
-        algorithm,
-        training,
-        validation,
-        make_selection(recipe.select, recipe.select_options),
-        plan,
-        seed=recipe.seed,
-        device=place.device,
-        folder=folder,
-        progress=watcher.moment,
-    )
-    metrics = validate(algorithm.network, validation, place.device)
-    trained = algorithm.network
-    context = trained.channels if isinstance(trained, ContextNetwork) else 0
-    card = CheckpointCard(
-        recipe.network,
-        dataset.classes,
-        preprocessing,
-        recipe.head_bias,
-        recipe.norm,
-        context,
-        dataset.name,
-        dataset.splits,
-        recipe.sources,
-        recipe.seed,
-        asdict(recipe),
-        metrics,
-        tuple(algorithm.heads),
-        note,
-    )
-    heads = {name: head.state_dict() for name, head in algorithm.heads.items()}
-    if distributed.is_main_process():
-        save_checkpoint(folder / CHECKPOINT_FILE, Checkpoint(card, trained.state_dict(), heads))
-    skipped = dict(dataset.skipped)
-    unreadable = {
-        f"{held.domain.name}/{name}": why
-        for held in (*sources, *pictures.values())
-        for name, why in held.skipped.items()
-    }
-    skipped |= unreadable
-    return {
-        "recipe": asdict(recipe),
-        "started_from": origin,
-        "note": note,
-        "splits": dataset.splits,
-        "images": {name: len(domain.examples) for name, domain in dataset.domains.items()},
-        "skipped": skipped,
-        "unreadable": sorted(unreadable),
-        "source_validation": metrics,
-        "target_accuracy": {},
-        "chosen": outcome["chosen"] + (", adapted to each batch" if algorithm.adapts else ""),
-        "seconds": sum(entry["seconds"] for entry in outcome["log"]),
-        "seconds_of_this_process": time.perf_counter() - begun,
-        "epochs": [
-            {k: v for k, v in entry.items() if k not in _IN_THE_LOG} | {"validation": entry["validation"][-1]}
+        Args:
+            targets: Domains to report accuracy on.
+
+        Raises:
+            BadFile: Images or weights are missing or cannot be read.
+            BadOption: The weights to start from were trained on a held-out domain.
+            UnsupportedNetwork: The network cannot be trained with the algorithm.
+            Diverged: The loss is not finite.
+        """
+        self._check_images()
+        folder = self.workspace.runs / self.recipe.id()
+        with owned(folder) if distributed.is_main_process() else nullcontext():
+            return self._train_or_reuse(targets, folder)
+
+    def _train_or_reuse(self, targets: Sequence[str], folder: Path) -> TrainedNetwork:
+        record_file, checkpoint = folder / RECORD_FILE, folder / CHECKPOINT_FILE
+        if record_file.is_file() and checkpoint.is_file():
+            record = _read(record_file)
+        else:
+            record = self._train(folder)
+            _write(record_file, record)
+            distributed.barrier()
+            (folder / RESUME_FILE).unlink(missing_ok=True)
+        if missing := [target for target in targets if target not in record.target_accuracy]:
+            accuracy = dict(record.target_accuracy) | self._target_accuracy(missing, checkpoint)
+            record = record.model_copy(update={"target_accuracy": accuracy})
+            _write(record_file, record)
+        return TrainedNetwork(record, checkpoint)
+
+    def _train(self, folder: Path) -> TrainingRecord:
+        recipe, device = self.recipe, self.workspace.device
+        space = self.workspace
+        start = build_start_network(recipe, self.dataset, space.root, space.runs, space.start)
+        algorithm = recipe.make_algorithm(start.network, len(self.dataset.classes))
+        algorithm = algorithm.to(device).to(memory_format=torch.channels_last)
+        distributed.broadcast_parameters(algorithm)
+        _try_a_step(algorithm, recipe, device)
+        images = [self._images(source, squashed(before_cropping(recipe.size))) for source in recipe.sources]
+        held = {source: self._images(source, self._preprocessing()) for source in recipe.sources}
+        _check_readable([*images, *held.values()])
+        validation = {source: self._batches(own, "val") for source, own in held.items()}
+        started = time.perf_counter()
+        outcome = TrainingLoop(
+            algorithm,
+            TrainingBatches(images, self._preprocessing(), recipe.batch_size, recipe.seed, algorithm.rounds),
+            validation,
+            make_selection(recipe.select, recipe.select_options),
+            recipe,
+            device,
+            folder,
+            self.callbacks.on_step,
+        ).run()
+        metrics = validate(algorithm.network, validation, device)
+        if distributed.is_main_process():
+            save_checkpoint(folder / CHECKPOINT_FILE, self._checkpoint(algorithm, metrics, start.note))
+        unreadable = {
+            f"{own.domain.name}/{name}": why for own in (*images, *held.values()) for name, why in own.skipped.items()
+        }
+        return self._record(start, algorithm, outcome, metrics, unreadable, time.perf_counter() - started)
+
+    def _checkpoint(self, algorithm: Algorithm, metrics: dict[str, Any], note: str) -> Checkpoint:
+        recipe, network = self.recipe, algorithm.network
+        card = CheckpointCard(
+            recipe.network,
+            self.dataset.classes,
+            self._preprocessing(),
+            recipe.head_bias,
+            recipe.norm,
+            network.channels if isinstance(network, ContextNetwork) else 0,
+            self.dataset.name,
+            self.dataset.splits,
+            recipe.sources,
+            recipe.seed,
+            recipe.model_dump(mode="json"),
+            metrics,
+            tuple(algorithm.heads),
+            note,
+        )
+        return Checkpoint(
+            card, network.state_dict(), {name: head.state_dict() for name, head in algorithm.heads.items()}
+        )
+
+    def _record(
+        self,
+        start: StartNetwork,
+        algorithm: Algorithm,
+        outcome: dict[str, Any],
+        metrics: dict[str, Any],
+        unreadable: dict[str, str],
+        seconds: float,
+    ) -> TrainingRecord:
+        epochs = [
+            {key: value for key, value in entry.items() if key != "statistics_variance"}
+            | {"validation": entry["validation"][-1]}
             for entry in outcome["log"]
-        ],
-        "statistics_variance": outcome["statistics_variance"],
-        "environment": _environment(place.device),
-    }
+        ]
+        content = {
+            "name": self.recipe.id(),
+            "recipe": self.recipe.model_dump(mode="json"),
+            "started_from": start.origin,
+            "note": start.note,
+            "splits": self.dataset.splits,
+            "images": {name: len(domain.examples) for name, domain in self.dataset.domains.items()},
+            "skipped": dict(self.dataset.skipped) | unreadable,
+            "unreadable": sorted(unreadable),
+            "source_validation": metrics,
+            "target_accuracy": {},
+            "chosen": outcome["chosen"] + (", adapted to each batch" if algorithm.adapts else ""),
+            "seconds": sum(entry["seconds"] for entry in outcome["log"]),
+            "seconds_of_this_process": seconds,
+            "epochs": epochs,
+            "statistics_variance": outcome["statistics_variance"],
+            "environment": _environment(self.workspace.device),
+            "command": self.command,
+        }
+        return TrainingRecord.model_validate_json(json.dumps(content, allow_nan=False))
+
+    def _target_accuracy(self, targets: Sequence[str], checkpoint: Path) -> dict[str, float]:
+        device = self.workspace.device
+        network = load_checkpoint(checkpoint).build(checkpoint).to(device).to(memory_format=torch.channels_last)
+        tested = {target: self._batches(self._images(target, self._preprocessing()), "test") for target in targets}
+        return validate(network.eval(), tested, device)["domains"]  # type: ignore[no-any-return]
+
+    def _preprocessing(self) -> Preprocessing:
+        """Return the paper's test pipeline at the recipe's size, with the network's mean and deviation."""
+        own = find_network(self.recipe.network).preprocessing
+        return replace(squashed(self.recipe.size, own.mean, own.std), interpolation=own.interpolation)
+
+    def _images(self, domain: str, preprocessing: Preprocessing) -> DomainImages:
+        images = DomainImages(self.dataset.domain(domain), preprocessing)
+        if self.workspace.images is not None:
+            images.cache(self.workspace.images, self.callbacks.on_decode)
+        return images
+
+    def _batches(self, images: DomainImages, split: Split) -> Batches:
+        # Shuffled: algorithms that adapt to a batch must not see one class per batch, as in the order of the files.
+        return partial(ordered_batches, images, self._preprocessing(), split, 128, seed=0)
+
+    def _check_images(self) -> None:
+        """Check the data set before anything is trained."""
+        dataset = self.dataset
+        if len(dataset.classes) < 2:
+            raise BadFile(f"{dataset.name} has only the class {dataset.classes[0]!r}: expected two or more classes")
+        for source in self.recipe.sources:
+            for split, what in _SPLITS:
+                if not dataset.domain(source).select(split):
+                    count = len(dataset.domain(source).examples)
+                    raise BadFile(
+                        f"domain {source!r} has {count} images, but none for {what}; add images, or leave the domain "
+                        "out with --source"
+                    )
+
+
+def _check_readable(images: Sequence[DomainImages]) -> None:
+    """Check before the first epoch what the image cache knows about corrupt images."""
+    for own in images:
+        for split, what in _SPLITS:
+            names = [example.name for example in own.domain.select(split)]
+            if all(name in own.skipped for name in names):
+                raise BadFile(
+                    f"domain {own.domain.name!r}: none of the {len(names)} {what} images can be read, for example "
+                    f"{names[0]} ({own.skipped[names[0]]}); replace them, or leave the domain out with --source"
+                )
 
 
 def _try_a_step(algorithm: Algorithm, recipe: TrainingRecipe, device: torch.device) -> None:
-    """One update of a copy on blank images: whatever the network or the algorithm cannot do shows before the work.
+    """Run one update of a copy on blank images, so that unsupported networks fail early.
 
     Raises:
-        UnsupportedNetwork: It cannot be trained like that.
+        UnsupportedNetwork: The network cannot be trained with this recipe.
     """
     each = images_each(recipe.batch_size, len(recipe.sources))
     blank = torch.zeros(each, 3, recipe.size, recipe.size, device=device)
@@ -244,115 +262,16 @@ def _try_a_step(algorithm: Algorithm, recipe: TrainingRecipe, device: torch.devi
             copied = copy.deepcopy(algorithm).train()
             output = copied.network(torch.cat([batch.images for batch in batches[: len(recipe.sources)]]))
             if not isinstance(output, Tensor):
-                raise UnsupportedNetwork(f"in train mode it gives {type(output).__name__}, not logits alone")
+                raise UnsupportedNetwork(f"in train mode it returns a {type(output).__name__} instead of logits")
             copied.update(batches, torch.Generator().manual_seed(0))
     except BadOption:
         raise
     except Exception as error:
         raise UnsupportedNetwork(
-            f"{recipe.network} cannot be trained with {recipe.algorithm} at {recipe.size}x{recipe.size}, {each} images "
-            f"of each of {len(recipe.sources)} domains a step: {str(error).splitlines()[0]}; choose another --size, "
-            "--batch-size or --network"
+            f"{recipe.network} cannot be trained with {recipe.algorithm} at {recipe.size}x{recipe.size} and {each} "
+            f"images per step from each of {len(recipe.sources)} domains: {str(error).splitlines()[0]}; choose another "
+            "--size, --batch-size or --network"
         ) from error
-
-
-def _start_network(
-    recipe: TrainingRecipe, dataset: DomainDataset, place: TrainingWorkspace
-) -> tuple[nn.Module, str, str]:
-    """The network to train, where its weights come from, and what must be said of them."""
-    plan = find_network(recipe.network)
-    network = make_network(
-        recipe.network, len(dataset.classes), head_bias=recipe.head_bias, norm=recipe.norm, seed=recipe.seed
-    )
-    if recipe.weights == "none":
-        return network, "random weights", ""
-    if recipe.weights == "pretrained":
-        found = find_pretrained(plan, place.root)
-        load_backbone(network, found.tensors, plan, found.origin)
-        return network, found.origin, found.note
-    path = place.runs / recipe.weights / CHECKPOINT_FILE
-    path = path if path.is_file() else place.start or Path(recipe.weights)
-    if is_checkpoint(path):
-        return _go_on_from(path, network, recipe, dataset)
-    load_backbone(network, read_weights(path), plan, str(path))
-    return network, path.name, ""
-
-
-def _go_on_from(
-    path: Path, network: nn.Module, recipe: TrainingRecipe, dataset: DomainDataset
-) -> tuple[nn.Module, str, str]:
-    """A network that was trained here before: its head is kept where the task is the same."""
-    started = load_checkpoint(path)
-    card = started.card
-    unseen = [source for source in card.sources if source not in recipe.sources]
-    if (card.dataset == dataset.name or card.recipe.get("data") == recipe.data) and unseen:
-        raise BadOption(
-            f"{str(path)!r} was trained on {', '.join(card.sources)}, and {unseen[0]!r} is no source of this run: what "
-            "is left out must not have been trained on"
-        )
-    if (card.network, card.classes, card.head_bias, card.norm, card.context) == (
-        recipe.network,
-        dataset.classes,
-        recipe.head_bias,
-        recipe.norm,
-        0,
-    ):
-        load_weights(network, started.tensors, path, dataset.classes)
-    else:
-        load_backbone(network, dict(started.tensors), find_network(recipe.network), str(path))
-    notes = [card.note] if card.note else []
-    if card.dataset == dataset.name and card.recipe.get("data") != recipe.data:
-        notes.append(
-            f"a network trained on another split or other images of {dataset.name}, which may hold validation images"
-        )
-    # All of them, not this command's targets alone: a later command may test the same weights on another.
-    notes += [
-        f"{domain} has the name of a domain that the weights this run starts from were trained on, in "
-        f"{card.dataset!r}: if they are the same images, this is no test"
-        for domain in unseen
-        if domain in dataset.domains
-    ]
-    return network, path.parent.name, "; ".join(notes)
-
-
-def _preprocessing(recipe: TrainingRecipe) -> Preprocessing:
-    """The paper's test pipeline at the recipe's size, with the mean and deviation that the network was trained with."""
-    own = find_network(recipe.network).preprocessing
-    return replace(squashed(recipe.size, own.mean, own.std), interpolation=own.interpolation)
-
-
-def _pictures(
-    dataset: DomainDataset,
-    domain: str,
-    preprocessing: Preprocessing,
-    place: TrainingWorkspace,
-    watcher: TrainingCallbacks,
-) -> DomainImages:
-    pictures = DomainImages(dataset.domain(domain), preprocessing)
-    if place.images is not None:
-        pictures.cache(place.images, watcher.preparing)
-    return pictures
-
-
-def _batches(pictures: DomainImages, preprocessing: Preprocessing, part: Split) -> Batches:
-    # Shuffled: what adapts to a batch must not find one class in it, as in the order of the files.
-    return partial(ordered_batches, pictures, preprocessing, part, 128, seed=0)
-
-
-def _target_accuracy(
-    targets: Sequence[str],
-    dataset: DomainDataset,
-    place: TrainingWorkspace,
-    watcher: TrainingCallbacks,
-    preprocessing: Preprocessing,
-    weights: Path,
-) -> Mapping[str, float]:
-    network = load_checkpoint(weights).build(weights).to(place.device).to(memory_format=torch.channels_last)
-    tested = {
-        target: _batches(_pictures(dataset, target, preprocessing, place, watcher), preprocessing, "test")
-        for target in targets
-    }
-    return validate(network.eval(), tested, place.device)["domains"]  # type: ignore[no-any-return]
 
 
 def _environment(device: torch.device) -> dict[str, Any]:
@@ -368,26 +287,17 @@ def _environment(device: torch.device) -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """The record of a run that was trained before.
-
-    Raises:
-        BadFile: It is damaged.
-    """
+def _read(path: Path) -> TrainingRecord:
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        record["target_accuracy"].keys(), record["recipe"].keys()
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        return read_training(path)
+    except ValueError as error:
         raise BadFile(
-            f"{str(path)!r} is damaged ({type(error).__name__}: {error}): expected the record of the run whose weights "
-            f"lie beside it. `evaluate` and `predict` take {CHECKPOINT_FILE} as it is; to train it again, to the same "
-            "weights and a new record, delete the damaged file"
+            f"Record {str(path)!r} is corrupt ({error}). {CHECKPOINT_FILE} in the same folder can still be used; to "
+            "train again, to the same weights and a new record, delete the corrupt file"
         ) from error
-    return record
 
 
-def _write(path: Path, record: Mapping[str, Any]) -> None:
-    if not distributed.is_main_process():
-        return
-    with replacing(path) as beside:
-        beside.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+def _write(path: Path, record: TrainingRecord) -> None:
+    if distributed.is_main_process():
+        with replacing(path) as temporary:
+            temporary.write_text(record.model_dump_json(indent=1, exclude_unset=True) + "\n", encoding="utf-8")
