@@ -368,5 +368,10 @@ def test_a_file_whose_name_a_report_cannot_use_is_refused(tmp_path, name):
 def test_a_file_imports_no_code(read):
     with pytest.raises(BadFile, match="only registered names"):
         read(GOOD.replace(MIXED, 'method = "os:getcwd"'))
-    with pytest.raises(BadFile, match="unknown measurement"):
+    with pytest.raises(BadFile, match="only registered names"):
         read(GOOD.replace(MIXED, 'measure = "os:getcwd"'))
+
+
+def test_options_that_do_not_fit_together_are_reported(read):
+    with pytest.raises(BadFile, match="row 'mixed'"):
+        read(GOOD.replace(MIXED, 'method = "adamixbn"\nfold = true\nreset_every = 3\nloss = "entropy"'))

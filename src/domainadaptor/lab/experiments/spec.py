@@ -10,11 +10,12 @@ from pydantic import Field, JsonValue, PrivateAttr
 
 import domainadaptor
 from domainadaptor import registry
+from domainadaptor.catalog import METHODS, method_info, method_options
 from domainadaptor.errors import AdaptationError, BadFile, BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.registry import data_options
 from domainadaptor.lab.evaluation.protocols import check_protocol, protocol_options
-from domainadaptor.lab.experiments.analyses import find_measurement, needs_images
+from domainadaptor.lab.experiments.analyses import find_measurement, measurements, needs_images
 from domainadaptor.lab.experiments.file_model import FileModel, Names, Positive, Seed, Seeds, Texts, Values
 from domainadaptor.lab.experiments.networks import LocatedNetwork, Networks, pattern_problems, read_networks
 from domainadaptor.lab.experiments.run_spec import RunSpec
@@ -117,23 +118,17 @@ class TableSpec(FileModel):
         """Return in words how many images and seeds there are, and in which batches."""
         if not any(needs_images(row.measure or self.measure) for row in self.lines):
             return f"no test images: read off the trained networks, {len(self.seeds)} of each target"
-        swept = self.sweep.option if self.sweep else ""
-        parts = [
-            "full test sets" if self.images is None else f"{self.images} seeded images per domain",
-            f"{len(self.seeds)} seeds" if len(self.seeds) > 1 else "one seed",
-            f"batches of {self.batch_size}",
-            "" if self.protocol == _PROTOCOL else self.protocol,
-        ]
-        parts = [
-            part
-            for name, part in zip(("images", "", "batch_size", ""), parts, strict=True)
-            if name != swept or not name
-        ]
+        parts = {
+            "images": "full test sets" if self.images is None else f"{self.images} seeded images per domain",
+            "seeds": f"{len(self.seeds)} seeds" if len(self.seeds) > 1 else "one seed",
+            "batch_size": f"batches of {self.batch_size}",
+        }
+        parts |= {} if self.protocol == _PROTOCOL else {"protocol": self.protocol}
+        parts.pop(self.sweep.option if self.sweep else "", None)
         for row in self.lines:
-            own = {name: value for name, value in row.settings.items() if value != getattr(self, name)}
-            listed = " and ".join(f"{name.replace('_', ' ')} {value}" for name, value in own.items())
-            parts.append(f"{row.label} with {listed}" if own else "")
-        return ", ".join(part for part in parts if part)
+            own = [f"{name.replace('_', ' ')} {v}" for name, v in row.settings.items() if v != getattr(self, name)]
+            parts |= {f"row {row.label}": f"{row.label} with {' and '.join(own)}"} if own else {}
+        return ", ".join(parts.values())
 
     def runs(self, row: RowSpec, column: str, seed: int, locate: Locate) -> list[RunSpec]:
         """Return the runs behind one number of one seed: one, or one per domain where a sweep averages over them."""
@@ -261,31 +256,38 @@ def _row(label: str, entry: Mapping[str, Any], problems: list[str]) -> RowSpec:
     wrong: list[str] = []
     row = RowSpec.read(entry, wrong)
     row._label = label
-    if not row.method and not row.measure and not {"method", "measure"} & set(entry):
-        wrong.append(f"method is missing; {suggestion('', domainadaptor.list_methods())}")
     given = {name: value for name, value in entry.items() if name not in RowSpec.model_fields}
     if row.method or row.measure:
-        wrong += _option_problems(row, row.measure, given)
+        wrong += _option_problems(row.method, row.measure, given)
+    elif not {"method", "measure"} & set(entry):
+        wrong.append(f"method is missing; {suggestion('', domainadaptor.list_methods())}")
     problems += [f"row {label!r}: {text}" for text in dict.fromkeys(wrong)]
     return row
 
 
-def _option_problems(row: RowSpec, measure: str, options: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the name of a row's method or measurement, and with each of its options."""
+def _problem(check: Callable[..., object], *values: Any) -> list[str]:
     try:
-        function = find_measurement(measure) if measure else _method(row.method)
+        check(*values)
     except BadOption as error:
         return [str(error)]
-    problems = []
+    return []
+
+
+def _option_problems(method: str, measure: str, options: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the name of a method or measurement, with each option, or with all together."""
+    try:  # registered names only: a file must not import code
+        function = find_measurement(measure) if measure else registry.find(METHODS, "method", method)
+    except BadOption as error:
+        return [str(error)]
+    found = [
+        f"{name} cannot be set in a file: it is taken from the network and the data"
+        for name in options
+        if name in _FROM_RUN
+    ]
     for name, value in options.items():
-        if name in _FROM_RUN:
-            problems.append(f"{name} cannot be set in a file: it is taken from the network and the data")
-        elif name != "guard" or measure:
-            try:
-                coerce_options(function, {name: value}, measure or row.method)
-            except BadOption as error:
-                problems.append(str(error))
-    return problems
+        if name != "guard" and name not in _FROM_RUN:
+            found += _problem(coerce_options, function, {name: value}, measure or method)
+    return found if found or measure else _problem(method_options, method, options)
 
 
 def _table_problems(
@@ -310,7 +312,7 @@ def _table_problems(
         elif several and networks.entry(name).depends_on_target():
             yield f"{name!r} is a different network for each target, so it cannot adapt to the group {several[0]!r}"
     yield from _data_problems(table, dataset)
-    if table.show and views is not None and table.show not in views and not _is_measurement(table.show):
+    if table.show and views is not None and table.show not in {*views, *measurements()}:
         yield f"show = {table.show!r} is not known; {suggestion(table.show, views)}"
     yield from _measure_problems(table)
     yield from _setting_problems(table)
@@ -320,11 +322,10 @@ def _data_problems(table: TableSpec, dataset: OpenDataset | None) -> Iterator[st
     """Check the data set, its options, and its domains if it is available."""
     if not table.dataset:
         return
+    if wrong := _problem(_check_data, table.dataset, table.data_options):
+        yield from wrong
+        return
     try:
-        known = data_options(table.dataset)
-        for name in table.data_options:
-            if name not in known:
-                raise BadOption(f"{table.dataset} has no option {name!r}; {suggestion(name, known)}")
         opened = None if dataset is None else dataset(table.dataset, table.data_options)
     except BadOption as error:
         yield str(error)
@@ -333,29 +334,26 @@ def _data_problems(table: TableSpec, dataset: OpenDataset | None) -> Iterator[st
         return
     grouped = [domain for stream in table.groups.values() for domain in stream]
     for domain in dict.fromkeys([*table.domains, *grouped, *table.sources]) if opened else ():
-        try:
-            opened.domain(domain)  # type: ignore[union-attr]
-        except BadOption as error:
-            yield str(error)
+        yield from _problem(opened.domain, domain)  # type: ignore[union-attr]
+
+
+def _check_data(name: str, options: Mapping[str, Any]) -> None:
+    known = data_options(name)
+    for option in options:
+        if option not in known:
+            raise BadOption(f"{name} has no option {option!r}; {suggestion(option, known)}")
 
 
 def _measure_problems(table: TableSpec) -> Iterator[str]:
     """Check that what a table measures, its options, and how it is shown belong together."""
     measured = list(dict.fromkeys(row.measure or table.measure for row in table.lines))
     for row in table.lines if table.measure else ():
-        if not row.measure:
-            yield from (f"row {row.label!r}: {text}" for text in _option_problems(row, table.measure, row.options))
+        wrong = [] if row.measure else _option_problems(row.method, table.measure, row.options)
+        yield from (f"row {row.label!r}: {text}" for text in wrong)
     if len(measured) > 1:
         yield f"expected rows of one measurement, or of none; got {', '.join(map(repr, measured))}"
-    elif measured and (measured[0] or _is_measurement(table.show)) and table.show not in ("", measured[0]):
+    elif measured and (measured[0] or table.show in measurements()) and table.show not in ("", measured[0]):
         yield f"show = {table.show!r} does not fit measure = {measured[0]!r}: a measurement is shown by its own name"
-
-
-def _is_measurement(name: str) -> bool:
-    try:
-        return bool(find_measurement(name))
-    except BadOption:
-        return False
 
 
 def _setting_problems(table: TableSpec) -> Iterator[str]:
@@ -378,22 +376,18 @@ def _setting_problems(table: TableSpec) -> Iterator[str]:
             options = dict(table.protocol_options if row.protocol_options is None else row.protocol_options)
             if protocol == _PROTOCOL and any(len(stream) > 1 for stream in table.groups.values()):
                 yield f"{_PROTOCOL} takes one domain at a time: expected domains, or another protocol for groups"
-            try:
-                check_protocol(protocol, options | ({name: value} if name in _protocol_names(protocol) else {}))
-            except BadOption as error:
-                yield f"row {row.label!r}: {error}" if row.protocol else str(error)
+            swept = {name: value} if name in _protocol_names(protocol) else {}
+            wrong = _problem(check_protocol, protocol, options | swept)
+            yield from (f"row {row.label!r}: {text}" if row.protocol else text for text in wrong)
             measure = row.measure or table.measure
             if name in _known_options(row, measure) and name not in {*row.options, *SWEPT}:
-                yield from (f"row {row.label!r}: {text}" for text in _option_problems(row, measure, {name: value}))
-
-
-def _method(name: str) -> Callable[..., Any]:
-    return registry.find("domainadaptor.methods", "method", name)  # registered names only: a file must not import code
+                wrong = _option_problems(row.method, measure, {**row.options, name: value})
+                yield from (f"row {row.label!r}: {text}" for text in wrong)
 
 
 def _known_options(row: RowSpec, measure: str) -> Mapping[str, Any]:
     try:
-        return defaults_of(find_measurement(measure) if measure else _method(row.method or "source"))
+        return defaults_of(find_measurement(measure)) if measure else method_info(row.method or "source").defaults
     except BadOption:
         return {}  # reported elsewhere
 

@@ -3,21 +3,19 @@
 A measurement takes `MeasurementInputs` and keyword options, and returns a pydantic model, whose fields are recorded.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch import Tensor
 
 from domainadaptor import registry
-from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.evaluation.evaluate import SegmentLoader
 from domainadaptor.lab.evaluation.protocols import Segment
 from domainadaptor.lab.networks.loading import LoadedNetwork
 from domainadaptor.lab.records.base import RecordModel
-from domainadaptor.options import suggestion
 
 Measurement = Callable[..., RecordModel]
 F = TypeVar("F", bound=Measurement)
@@ -46,12 +44,12 @@ def without_images(measurement: F) -> F:
 
 def needs_images(name: str) -> bool:
     """Return whether a run looks at test images: an evaluation does (its measurement is "")."""
-    return not name or not getattr(measurements()[name], "without_images", False)
+    return not name or not getattr(find_measurement(name), "without_images", False)
 
 
-def measurements() -> Mapping[str, Measurement]:
-    """Return all measurements by name."""
-    return registry.table(__name__)
+def measurements() -> list[str]:
+    """Return the names of all measurements."""
+    return list(registry.entries(__name__))
 
 
 def find_measurement(name: str) -> Measurement:
@@ -60,7 +58,4 @@ def find_measurement(name: str) -> Measurement:
     Raises:
         BadOption: There is none of that name.
     """
-    known: Mapping[str, Any] = measurements()
-    if name not in known:
-        raise BadOption(f"unknown measurement {name!r}; {suggestion(name, known)}")
-    return known[name]  # type: ignore[no-any-return]
+    return registry.find(__name__, "measurement", name)
