@@ -261,7 +261,7 @@ def note(
     predict: t.Predict = "before",
     seed: t.Seed = 0,
 ) -> Adaptor:
-    """Instance-aware norms and a class-balanced bank.
+    """Instance-aware norms and a class-balanced image bank.
 
     Args:
         network: A network trained with instance-aware batch norm (`domainadaptor train ... --norm iabn`).

@@ -209,7 +209,7 @@ def rotta(
     std: t.Std = t.IMAGENET_STD,
     seed: t.Seed = 0,
 ) -> Adaptor:
-    """Robust statistics; a student on a balanced bank.
+    """Robust statistics; a student learns from an image bank.
 
     Args:
         network: Any trained network with batch normalization.

@@ -261,6 +261,8 @@ ZOO = '[networks.published]\nnetwork = "resnet20"'
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
+        (MIXED, MIXED + "\nlr = 0.5", "lr=0.5 has no effect with loss=None: there is no step without a loss"),
+        (MIXED, MIXED + "\nguard = 1", "guard=1: expected True or False"),
         (TOP, "title = 3", "title = 3: expected text"),
         (TOP, f"{TOP}\nabout = 3", "about = 3"),
         (TOP, f'{TOP}\nremarks = "abc"', "remarks"),
