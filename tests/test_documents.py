@@ -30,7 +30,7 @@ from torchvision.models import resnet18
 from domainadaptor.cli import main
 from domainadaptor.cli.app import app
 from domainadaptor.lab.data.preprocessing import squashed
-from domainadaptor.lab.networks.checkpoint import Card, Checkpoint, make_network, save_checkpoint
+from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, make_network, save_checkpoint
 from tests.conftest import stir
 
 CLONE = Path(__file__).parents[1]
@@ -84,7 +84,7 @@ def prepared(tmp_path_factory):
     torch.manual_seed(0)
     save_file(stir(resnet18(num_classes=2)).state_dict(), folder / "weights.safetensors")
     network = stir(make_network("resnet20", 2, head_bias=True, norm="batch"))
-    card = Card("cifar:resnet20", ("cat", "dog"), squashed(24), head_bias=True, norm="batch")
+    card = CheckpointCard("cifar:resnet20", ("cat", "dog"), squashed(24), head_bias=True, norm="batch")
     save_checkpoint(folder / "checkpoint.safetensors", Checkpoint(card, network.state_dict()))
     return folder
 
