@@ -157,7 +157,7 @@ def test_all_wrong_options_of_a_training_are_said(read):
         read(f"{GOOD}[networks.wrong]\n{wrong}")
     said = str(raised.value)
     assert said.count("network 'wrong'") == 10
-    for part in ("'pcas'", "'resnetfoo'", "'mldgg'", "'swadd'", "lr=-3", "epochs = 'x'", "'float99'", "'layer'",
+    for part in ("'pcas'", "'resnetfoo'", "'mldgg'", "'swadd'", "lr=-3", "epochs='x'", "'float99'", "'layer'",
                  "weight_decay=-1", "'nowhere'"):  # fmt: skip
         assert part in said, part
 
@@ -309,7 +309,7 @@ ZOO = '[networks.published]\nnetwork = "resnet20"'
         (MINE, 'checkpoint = "{tagret}.safetensors"', "no braces but {target} and {seed}"),
         (MINE, 'checkpoint = "{.safetensors"', "no braces but {target} and {seed}"),
         (MINE, 'train = "pacs"', "a table"),
-        (MINE, 'train = { dataset = "pacs", epochs = [1] }', "a whole number"),
+        (MINE, 'train = { dataset = "pacs", epochs = [1] }', "a valid integer"),
         (MINE, 'train = { dataset = "pacs", epoch = 1 }', "epochs"),
         (MINE, 'train = { dataset = "pacs", schedule = "linear" }', "schedule"),
         (MINE, 'train = { dataset = "pacs", select_option = { ratio = 1 } }', "best has no option 'ratio'"),

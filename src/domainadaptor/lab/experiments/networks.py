@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import create_model
-
 from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.registry import data_options, datasets
@@ -23,14 +21,16 @@ from domainadaptor.options import suggestion
 _WAYS = ("train", "checkpoint", "network")
 _DERIVED = ("sources", "data", "start", "options", "select_options", "seed")  # not written in a train table
 _TOGETHER = (("algorithm", "options"), ("select", "select_options"), ("epochs", "warmup"))  # checked together
-_TrainTable = create_model(
-    "_TrainTable",
-    __base__=FileModel,
-    option=(Options, {}),
-    select_option=(Options, {}),
-    task=(Names, ()),
-    **{name: (f.annotation, None) for name, f in TrainingSettings.model_fields.items() if name not in _DERIVED},  # type: ignore[call-overload]
-)
+
+
+class _TrainTable(FileModel, extra="allow"):
+    """Options of `domainadaptor train`; the recipe checks the others."""
+
+    dataset: str = ""
+    network: str = "resnet18"
+    option: Options = {}
+    select_option: Options = {}
+    task: Names = ()
 
 
 @dataclass(frozen=True)
@@ -172,11 +172,11 @@ def pattern_problems(pattern: str) -> list[str]:
 
 
 def _training_problems(train: Mapping[str, Any]) -> list[str]:
-    wrong: list[str] = []
+    wrong = [] if "dataset" in train else ["train has no dataset"]
     valid = _TrainTable.read(train, wrong).model_dump(exclude_unset=True)
-    if "dataset" not in train:
-        wrong.append("train has no dataset")
-    given = _recipe_fields(valid)
+    known = sorted({*TrainingRecipe.model_fields, "option", "select_option", "task"} - {*_DERIVED})
+    wrong += [f"{name!r} is not known; {suggestion(name, known)}" for name in valid if name not in known]
+    given = _recipe_fields({name: value for name, value in valid.items() if name in known})
     checks: list[Callable[[], object]] = [partial(data_options, given.pop("dataset", "folders"))]
     checks.append(partial(find_network, given.get("network", "resnet18")))
     alone = [(name,) for name in given if not any(name in names for names in _TOGETHER)]

@@ -20,7 +20,7 @@ from domainadaptor.lab.networks.context import ContextNetwork
 from domainadaptor.lab.networks.heads import remove_head_bias
 from domainadaptor.lab.networks.weights import EXTRA_HEADS, check_values, count_classes, join_names, load_weights
 from domainadaptor.lab.networks.zoo import find_network
-from domainadaptor.lab.records.errors import summary
+from domainadaptor.lab.records.base import summary
 from domainadaptor.norms.instance_aware import make_instance_aware
 from domainadaptor.options import check_choice
 

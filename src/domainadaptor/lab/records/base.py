@@ -4,7 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 FORMAT: Literal[2] = 2
 _LIMIT = 1e15  # no measured value is larger, and sums of values below it stay finite
@@ -53,3 +53,11 @@ class Environment(RecordModel):
     numpy: str | None = None
     processor: str = ""
     processes: int | None = None  # of a training run
+
+
+def summary(error: ValidationError) -> str:
+    """Return the first problem of a record in one line, and how many more there are."""
+    first, *more = error.errors(include_url=False)
+    where = ".".join(map(str, first["loc"]))
+    message = first["msg"].removeprefix("Value error, ")
+    return (f"{where}: {message}" if where else message) + (f" (and {len(more)} more)" if more else "")

@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.files import replacing
-from domainadaptor.lab.records.errors import summary
+from domainadaptor.lab.records.base import summary
 from domainadaptor.lab.records.plans import Manifest, Plan
 from domainadaptor.lab.records.runs import EvaluationRecord, MeasurementRecord
 from domainadaptor.lab.records.training import TrainingRecord

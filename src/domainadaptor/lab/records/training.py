@@ -5,8 +5,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, JsonValue, ValidationError
 
-from domainadaptor.lab.records.base import Count, Environment, Number, Options, RecordModel, StoredRecord
-from domainadaptor.lab.records.errors import summary
+from domainadaptor.lab.records.base import Count, Environment, Number, Options, RecordModel, StoredRecord, summary
 
 RECORD_FILE = "record.json"  # in the folder of a training run
 
