@@ -36,7 +36,7 @@ from tests.conftest import stir
 CLONE = Path(__file__).parents[1]
 DOCUMENTS = [CLONE / "README.md", CLONE / "CONTRIBUTING.md", *sorted((CLONE / "docs").glob("*.md"))]
 TEXT = ("text", "toml", "bibtex", "json", "latex", "makefile")
-FENCE = re.compile(r"^(?P<mark><!-- .* -->\n)?```(?P<language>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S)
+FENCE = re.compile(r"^(?P<mark><!-- [^\n]* -->\n)?```(?P<language>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S)
 
 
 class Block(NamedTuple):
