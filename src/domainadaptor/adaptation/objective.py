@@ -12,12 +12,10 @@ from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.logits import in_loss_precision
 from domainadaptor.adaptation.state import SeededGenerator, Stateful
 from domainadaptor.augmentation.crops import random_views
-from domainadaptor.options import check_number
 from domainadaptor.profiling import VIEWS, phase
 
 _PER_IMAGE = {"entropy": losses.entropy, "slr": losses.slr}
 _HEATED = {"gem-t": losses.gem_t, "gem-skd": losses.gem_skd}
-LOSSES = (*_PER_IMAGE, *_HEATED, "gem-aug")
 
 
 class Objective(Stateful, ABC):
@@ -106,19 +104,13 @@ class Confident(Objective):
         super().end_batch()
 
 
-def check_threshold(threshold: object) -> None:
-    """Refuses what is neither None nor a confidence."""
-    if threshold is not None:
-        check_number("threshold", threshold, low=0, high=1)
-
-
 def of_confident(objective: Objective, threshold: float | None) -> Objective:
-    """The objective of images above a confidence; of all, where there is no threshold."""
-    return objective if threshold is None else Confident(objective, float(threshold))
+    """Return the objective restricted to images above a confidence; unchanged without a threshold."""
+    return objective if threshold is None else Confident(objective, threshold)
 
 
 def build_objective(loss: str, *, temperature: str | float, scale: float, views: int, seed: int) -> Objective:
-    """The objective called `loss`, one of LOSSES."""
+    """Return the objective of that name: a loss per image, a GEM loss, or "gem-aug"."""
     if loss in _PER_IMAGE:
         return LogitLoss(_PER_IMAGE[loss])
     if loss in _HEATED:
