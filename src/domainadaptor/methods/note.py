@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import MappingProxyType
 from typing import final
 
 import torch
@@ -38,7 +37,7 @@ class ReservoirBank(Stateful):
     kept = ("images", "labels", "counts", "seen")
     images: tuple[Tensor, ...] = ()  # (C, H, W) each
     labels: tuple[int, ...] = ()
-    counts: Mapping[int, int] = MappingProxyType({})  # class -> images that were offered
+    counts: Mapping[int, int] = {}
     seen: int = 0  # images that were offered
 
     def __init__(self, capacity: int, seed: int) -> None:
