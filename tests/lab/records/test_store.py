@@ -249,6 +249,16 @@ def test_a_claim_of_another_machine_is_taken_over_when_it_is_not_renewed(tmp_pat
                 assert own
 
 
+def test_a_process_that_slept_keeps_its_claim_and_another_with_its_number_does_not_have_it(tmp_path):
+    with Store(tmp_path) as store, Store(tmp_path) as other, store.claim("abc"):
+        store._db.execute("UPDATE claims SET beat = beat - 100000")
+        with other.claim("abc") as own:
+            assert not own
+        store._db.execute("UPDATE claims SET started = started - 1")
+        with other.claim("abc") as own:
+            assert own
+
+
 def test_claims_are_renewed_while_they_last(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "BEAT", 0.01)
     with Store(tmp_path) as store, store.claim("abc"):

@@ -26,14 +26,16 @@ from domainadaptor.lab.records.runs import EvaluationRecord, MeasurementRecord
 from domainadaptor.lab.records.training import TrainingRecord
 
 DATABASE, EXPORT = "results.sqlite", "records.jsonl.gz"
-BEAT, STALE = 5.0, 60.0  # seconds: how often an owner renews its claims, and when they count as abandoned
+BEAT, STALE = 5.0, 60.0  # seconds: how often an owner renews its claims, and when another machine's are abandoned
 _BUSY = 60.0  # seconds to wait for another process's transaction
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
   kind TEXT, id TEXT, body TEXT NOT NULL, checksum TEXT NOT NULL, PRIMARY KEY (kind, id)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS corrupt (kind TEXT, id TEXT, body TEXT, reason TEXT, found TEXT DEFAULT CURRENT_TIMESTAMP);
-CREATE TABLE IF NOT EXISTS claims (id TEXT PRIMARY KEY, owner TEXT, pid INTEGER, host TEXT, beat REAL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS claims (
+  id TEXT PRIMARY KEY, owner TEXT, host TEXT, pid INTEGER, started REAL, beat REAL
+) WITHOUT ROWID;
 """
 _RUNS = ("evaluation", "measurement")
 
@@ -180,11 +182,12 @@ class Store:
     def claim(self, name: str) -> Iterator[bool]:
         """Yield whether this process alone works on a run while the context lasts; a dead owner's claim is taken."""
         with self._errors(), self._transaction():
-            held = self._db.execute("SELECT owner, pid, host, beat FROM claims WHERE id = ?", (name,)).fetchone()
+            held = self._db.execute("SELECT host, pid, started, beat FROM claims WHERE id = ?", (name,)).fetchone()
             own = held is None or _is_abandoned(*held)
             if own:
-                values = (name, self._owner, os.getpid(), socket.gethostname(), time.time())
-                self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?)", values)
+                process = psutil.Process()
+                values = (name, self._owner, socket.gethostname(), process.pid, process.create_time(), time.time())
+                self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)", values)
         if own:
             self._keep_beating()
         try:
@@ -317,8 +320,11 @@ def _checked(kind: str, name: str, body: bytes, checksum: str) -> AnyEntry:
     return entry
 
 
-def _is_abandoned(owner: str, pid: int, host: str, beat: float) -> bool:
-    """Return whether the owner of a claim is dead: its process is gone, or has not renewed the claim for long."""
-    if not 0 <= time.time() - beat < STALE:
+def _is_abandoned(host: str, pid: int, started: float, beat: float) -> bool:
+    """Return whether the owner of a claim is dead; on another machine, whether it stopped renewing the claim."""
+    if host != socket.gethostname():
+        return abs(time.time() - beat) > STALE
+    try:
+        return bool(psutil.Process(pid).create_time() != started)
+    except psutil.NoSuchProcess:
         return True
-    return host == socket.gethostname() and not psutil.pid_exists(pid)
