@@ -217,6 +217,24 @@ def test_nothing_runs_where_a_later_name_is_wrong(program, base, more):
     assert not kept.exists()
 
 
+def test_the_first_table_compares_methods_by_domain(program, base):
+    words = arguments(base, "--method", "source", "--method", "tent", "--target", "night", "--target", "day")
+    records = json.loads(program(*words, "--json").stdout)
+    shown = [line.replace("│", " ").split() for line in program(*words).stdout.splitlines()]
+    accuracy = {
+        (record["run"]["method"], domain): 100 * score["right"] / score["images"]
+        for record in records
+        for domain, score in record["scores"].items()
+    }
+    means = []
+    for domain in ("night", "day"):
+        expected = [f"{accuracy[method, domain]:.1f}" for method in ("source", "tent")]
+        assert [domain, *expected] in shown
+    for method in ("source", "tent"):
+        means.append(f"{(accuracy[method, 'night'] + accuracy[method, 'day']) / 2:.1f}")
+    assert ["mean", *means] in shown
+
+
 def test_what_is_named_twice_runs_once(program, base):
     twice = ["--target", "night", "--method", "source"] * 2
     assert len(json.loads(program(*arguments(base, *twice, "--json")).stdout)) == 1
@@ -225,7 +243,7 @@ def test_what_is_named_twice_runs_once(program, base):
 def test_the_tables_have_what_is_counted_of_each_domain_and_class(program, base):
     words = arguments(base, "--method", "tent", "--protocol", "mixed-images", "--target", "night")
     (record,) = json.loads(program(*words, "--json").stdout)
-    shown = program(*words, "--by-class").stdout
+    shown = program(*words, "--by-class", "--details").stdout
     for heading in ("untouched", "before", "changed", "ECE", "memory", "times"):
         assert heading in shown
     score = record["scores"]["night"]
@@ -238,7 +256,7 @@ def test_the_tables_have_what_is_counted_of_each_domain_and_class(program, base)
 def test_a_stream_of_several_domains_has_its_time_and_memory_beside_the_method(program, base):
     words = arguments(base, "--method", "tent", "--protocol", "mixed-images", "--target", "night", "--target", "day")
     (record,) = json.loads(program(*words, "--json").stdout)
-    shown = program(*words).stdout.splitlines()
+    shown = program(*words, "--details").stdout.splitlines()
     first, second = (line.split("│")[2:-1] for line in shown if line.startswith("│ tent "))
     images, changed = (sum(score[key] for score in record["scores"].values()) for key in ("images", "changed"))
     assert first[0].strip() == str(images)

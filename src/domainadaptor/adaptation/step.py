@@ -162,7 +162,8 @@ def gradient_step(
         return f"the loss is not finite ({loss.item()})" if not finite(loss) else "the gradient is not finite"
     with phase(UPDATE):
         steps = optimizer.over(parameters)
-        steps.step()
+        with torch.device("cpu"):  # where Adam keeps its counters, whatever the caller's default device
+            steps.step()
         steps.zero_grad(set_to_none=True)
     return None
 

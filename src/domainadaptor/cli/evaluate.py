@@ -1,14 +1,15 @@
-"""`domainadaptor evaluate`: a network on labeled test images, with the methods you name beside each other."""
+"""`domainadaptor evaluate`: accuracy on labeled images, before and after adaptation, for one or more methods."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Column, Table
 from rich.text import Text
 
+from domainadaptor.cli.help import ADAPTATION, DATA, RUN
 from domainadaptor.cli.options import (
     DataOptions,
     Mean,
@@ -21,21 +22,33 @@ from domainadaptor.cli.options import (
 )
 from domainadaptor.cli.terminal import (
     BatchSize,
+    Cache,
+    Classes,
+    Dataset,
     Device,
     Exit,
     Json,
+    Methods,
     Network,
     Root,
     Seed,
+    Size,
+    Weights,
     err,
     find_device,
     out,
     print_json,
+    print_text,
     progress_bar,
     show_notes,
 )
 from domainadaptor.errors import BadOption
 from domainadaptor.options import parse_options
+
+if TYPE_CHECKING:  # they take seconds to import
+    from domainadaptor.lab.experiments.networks import LocatedNetwork
+    from domainadaptor.lab.experiments.run_spec import RunSpec
+    from domainadaptor.lab.experiments.runner import Runner
 
 # Headings of reports, with digits.
 _ACCURACY = {"images": 0, "untouched": 1, "before step": 1, "after": 1, "better": 1, "worse": 1}
@@ -44,95 +57,103 @@ _PRICE = {"changed": 1, "ECE untouched": 1, "ECE after": 1, "ms a batch": 0, "ti
 
 def evaluate(
     network: Network,
-    dataset: Annotated[str, typer.Argument(help="pacs, vlcs, office-home, digits, folders …: see `data list`.")],
-    target: Annotated[
-        list[str] | None, typer.Option(help="A domain to test on; may be repeated; all unseen ones otherwise.")
-    ] = None,
-    method: Annotated[
-        list[str] | None, typer.Option(help="May be repeated; source and domainadaptor-t otherwise.")
-    ] = None,
-    option: MethodOptions = None,
-    protocol: Annotated[
-        str,
-        typer.Option(help="leave-one-out, few-data, continual …: see `protocols`."),
-    ] = "leave-one-out",
-    protocol_option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the protocol, as subset=128.")
-    ] = None,
-    images: Annotated[int | None, typer.Option(min=1, help="At most so many of each domain, drawn by --order.")] = None,
-    batch_size: BatchSize = 64,
-    order: Annotated[int, typer.Option(min=0, help="Seed of the order of images, the same for all methods.")] = 0,
-    seed: Seed = 0,
-    weights: Annotated[
-        str | None, typer.Option(help="For a network by name: a file, or pretrained for published ones.")
-    ] = None,
-    classes: Annotated[
-        Path | None,
-        typer.Option(help="For --weights FILE: the names of its outputs, in order; one a line or a JSON list."),
-    ] = None,
-    size: Annotated[int | None, typer.Option(min=1, help="For --weights FILE: input side.")] = None,
+    dataset: Dataset,
+    weights: Weights = None,
+    classes: Classes = None,
+    size: Size = None,
     resize: Resize = None,
     mean: Mean = None,
     std: Std = None,
+    root: Root = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=DATA,
+            help="A domain to test on; may be repeated. Default: all that the network was not trained on.",
+        ),
+    ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option(help="Domains whose images stand for the source, for methods that look at some."),
+        typer.Option(metavar="NAME", rich_help_panel=DATA, help="A source domain, for methods that use source images."),
+    ] = None,
+    images: Annotated[
+        int | None, typer.Option(min=1, metavar="N", rich_help_panel=DATA, help="At most N images per domain.")
+    ] = None,
+    order: Annotated[
+        int, typer.Option(min=0, metavar="N", rich_help_panel=DATA, help="Seed of the order of the images.")
+    ] = 0,
+    data_option: DataOptions = None,
+    method: Methods = None,
+    option: MethodOptions = None,
+    batch_size: BatchSize = 64,
+    protocol: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=ADAPTATION,
+            help="leave-one-out, few-data, continual …: see `domainadaptor protocols`.",
+        ),
+    ] = "leave-one-out",
+    protocol_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", rich_help_panel=ADAPTATION, help="An option of the protocol, such as subset=128."
+        ),
     ] = None,
     measure: Annotated[
-        str, typer.Option(help="Measure something else: statistics-distances, classifier-norms, loss-curves …")
+        str,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=ADAPTATION,
+            help="Measure something else instead: statistics-distances, classifier-norms, loss-curves …",
+        ),
     ] = "",
-    root: Root = None,
-    data_option: DataOptions = None,
-    device: Device = "auto",
     output: Annotated[
-        Path | None, typer.Option(help="A folder that keeps the records: cells that are there are not run again.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", rich_help_panel=RUN, help="Folder for records; runs that have a record are not repeated."
+        ),
     ] = None,
-    by_class: Annotated[bool, typer.Option("--by-class", help="Show the accuracy of every class too.")] = False,
-    cache: Annotated[bool, typer.Option(help="Keep decoded images on disk.")] = True,
+    details: Annotated[
+        bool, typer.Option("--details", rich_help_panel=RUN, help="Show calibration, time and memory too.")
+    ] = False,
+    by_class: Annotated[
+        bool, typer.Option("--by-class", rich_help_panel=RUN, help="Show the accuracy of every class too.")
+    ] = False,
+    cache: Cache = True,
+    seed: Seed = 0,
+    device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Test a network on domains it never saw, untouched and adapted, under a protocol that says all of the order."""
+    """Test a network on new domains, before and after adaptation.
+
+    A protocol decides in which order a method sees images and when it is reset. Default methods: source and
+    domainadaptor-t.
+    """
     from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.evaluation.protocols import find_protocol
     from domainadaptor.lab.experiments.analyses import find_measurement
-    from domainadaptor.lab.experiments.networks import LocatedNetwork, named_run
     from domainadaptor.lab.experiments.run_spec import RunSpec
     from domainadaptor.lab.experiments.runner import Runner
-    from domainadaptor.lab.experiments.sweep import run_once
-    from domainadaptor.lab.networks.weights import WeightsOptions, is_weights_file
+    from domainadaptor.lab.networks.weights import WeightsOptions
     from domainadaptor.lab.prediction import read_classes
-    from domainadaptor.lab.records.store import Store
 
-    methods = method or ["source", "domainadaptor-t"]
+    methods = list(dict.fromkeys(method or ["source", "domainadaptor-t"]))
     if measure:
+        methods = methods[:1]
         method_options = {methods[0]: parse_options(find_measurement(measure), split_pairs(option), measure)}
     else:
         method_options = parse_options_by_method(methods, option)
     texts = split_pairs(protocol_option, "--protocol-option", "subset=128")
     protocol_options = parse_options(find_protocol(protocol), texts, protocol)
     runner = Runner(root, cache_folder() / "images" if cache else None, find_device(device))
-    argument = named_run(network, cache_folder() / "runs")
-    located = LocatedNetwork(
-        network,
-        network,
-        Path(argument) if is_weights_file(argument) else None,
-        weights,
-        raw=WeightsOptions(
-            resize, size, mean, std, tuple(read_classes(classes)) if classes else (), str(classes or "")
-        ),
-    )
-    if is_weights_file(argument) or weights == "pretrained":
-        located.raw.check_wanted(located.label)
-    if weights is None and not is_weights_file(argument):
-        raise BadOption(
-            f"{network!r} is neither a checkpoint nor a run of `train` in {str(cache_folder() / 'runs')!r}; with which "
-            "weights? say --weights FILE or --weights pretrained"
-        )
+    names = tuple(read_classes(classes)) if classes else ()
+    located = _locate(network, weights, WeightsOptions(resize, size, mean, std, names, str(classes or "")))
     options = parse_data_options(dataset, data_option)
     domains = list(dict.fromkeys(target or _unseen(runner, located, dataset, options)))
     for name in (*domains, *(source or ())):
         runner.dataset(dataset, options).domain(name)
-    streams = [(domain,) for domain in domains] if protocol == "leave-one-out" else [tuple(domains)]
     specs = [
         RunSpec(
             dataset=dataset,
@@ -150,46 +171,100 @@ def evaluate(
             sources=tuple(source or ()),
             measure=measure,
         )
-        for stream in streams  # all methods on one, so that the untouched network is asked once
-        for name in ([methods[0]] if measure else dict.fromkeys(methods))
+        # All methods on one stream, so that the source model predicts it once.
+        for stream in ([(domain,) for domain in domains] if protocol == "leave-one-out" else [tuple(domains)])
+        for name in methods
     ]
-    with ExitStack() as stack:
-        store = None if output is None else stack.enter_context(Store(output, lambda text: show_notes([text])))
-        bar = stack.enter_context(progress_bar(total=0))
-        records = []
-        for spec in specs:
-            bar.say(f"{spec.measure or spec.method} on {'+'.join(spec.domains)}")
-            found = runner.run(spec, bar.at) if store is None else run_once(spec, runner, store, bar.at)
-            records.append({"id": found.id, **found.model_dump(mode="json", by_alias=True)})
+    records = _run(runner, specs, output)
     records.sort(key=lambda record: methods.index(record["run"]["method"] or methods[0]))
     if as_json:
         print_json(records)
     else:
-        _show(records)
-        if by_class:
-            _show_classes(records)
-        show_notes(dict.fromkeys(note for record in records for note in record["notes"]))
+        _show(records, details, by_class)
     skipped = {name: why for record in records for name, why in record.get("skipped", {}).items()}
     for name, why in skipped.items():
-        err.print(f"skipped {name}: {why}", markup=False, highlight=False, soft_wrap=True)
+        print_text(f"skipped {name}: {why}", err)
     if skipped:
         raise typer.Exit(Exit.SOME_SKIPPED)
 
 
-def _unseen(runner: Any, located: Any, dataset: str, options: Mapping[str, Any]) -> list[str]:
-    """The domains that the network was not trained on; all of them where that is not known."""
+def _locate(network: str, weights: str | None, given: Any) -> "LocatedNetwork":
+    """Return the network of a checkpoint, of a training run, or of a name with weights."""
+    from domainadaptor.lab.data.image_cache import cache_folder
+    from domainadaptor.lab.experiments.networks import LocatedNetwork, named_run
+    from domainadaptor.lab.networks.weights import is_weights_file
+
+    runs = cache_folder() / "runs"
+    path = named_run(network, runs)
+    located = LocatedNetwork(network, network, Path(path) if is_weights_file(path) else None, weights, raw=given)
+    if is_weights_file(path) or weights == "pretrained":
+        located.raw.check_wanted(located.label)
+    elif weights is None:
+        raise BadOption(
+            f"No weights given: {network!r} is neither a checkpoint nor a training run in {str(runs)!r}. Pass "
+            "--weights FILE or --weights pretrained"
+        )
+    return located
+
+
+def _unseen(runner: "Runner", located: "LocatedNetwork", dataset: str, options: Mapping[str, Any]) -> list[str]:
+    """Return the domains that the network was not trained on, or all of them where that is unknown."""
     domains = runner.dataset(dataset, options).domains
     sources = runner.sources_of(located, dataset, options)
     return [name for name in domains if name not in sources] or list(domains)
 
 
-def _show(records: Sequence[Mapping[str, Any]]) -> None:
+def _run(runner: "Runner", specs: "Sequence[RunSpec]", output: Path | None) -> list[dict[str, Any]]:
+    from domainadaptor.lab.experiments.sweep import run_once
+    from domainadaptor.lab.records.store import Store
+
+    records = []
+    with ExitStack() as stack:
+        store = None if output is None else stack.enter_context(Store(output, lambda text: show_notes([text])))
+        bar = stack.enter_context(progress_bar(total=0))
+        for spec in specs:
+            bar.say(f"{spec.measure or spec.method} on {'+'.join(spec.domains)}")
+            found = runner.run(spec, bar.at) if store is None else run_once(spec, runner, store, bar.at)
+            records.append({"id": found.id, **found.model_dump(mode="json", by_alias=True)})
+    return records
+
+
+def _show(records: Sequence[Mapping[str, Any]], details: bool, by_class: bool) -> None:
+    if records[0]["kind"] == "measurement":
+        print_json([record["values"] for record in records])
+    else:
+        _show_accuracy(records)
+        if details:
+            _show_details(records)
+        if by_class:
+            _show_classes(records)
+    show_notes(dict.fromkeys(note for record in records for note in record["notes"]))
+
+
+def _show_accuracy(records: Sequence[Mapping[str, Any]]) -> None:
+    """Print a row per domain and a column per method, the source model first."""
+    columns: dict[str, dict[str, float]] = {}
+    for record in records:
+        for domain, score in record["scores"].items():
+            for name, right in (("source model", score["source_right"]), (record["run"]["method"], score["right"])):
+                columns.setdefault(name, {})[domain] = 100 * right / score["images"]
+    if columns.get("source") == columns["source model"]:
+        del columns["source"]
+    table = Table(Column("domain", overflow="fold"), title=f"Accuracy (%), {records[0]['run']['protocol']}")
+    for name in columns:
+        table.add_column(Text(name), justify="right", overflow="fold")
+    for domain in columns["source model"]:
+        table.add_row(Text(domain), *(f"{values[domain]:.1f}" for values in columns.values()))
+    if len(columns["source model"]) > 1:
+        table.add_section()
+        table.add_row("mean", *(f"{sum(values.values()) / len(values):.1f}" for values in columns.values()))
+    out.print(table)
+
+
+def _show_details(records: Sequence[Mapping[str, Any]]) -> None:
     from domainadaptor.lab.reports.grid import number
     from domainadaptor.lab.reports.views.details import MEANING, domain_numbers, numbers_of
 
-    if records[0]["kind"] == "measurement":
-        print_json([record["values"] for record in records])
-        return
     for title, headings, caption in (
         (f"Accuracy in percent, {records[0]['run']['protocol']}", _ACCURACY, ""),
         ("Changed answers in percent, calibration, time, memory", _PRICE, MEANING),
