@@ -128,6 +128,21 @@ def test_names_from_files_import_nothing():
         registry.find(catalog.METHODS, "method", "os:system")
 
 
+@pytest.mark.parametrize("path", [":", "tent:", "nowhere.py:method", f"{__name__}:absent", "json:__doc__"])
+def test_a_path_without_a_function_is_refused_with_the_reason(path):
+    with pytest.raises(BadOption, match="expected"):
+        da.method_info(path, allow_import=True)
+
+
+def test_a_function_in_a_file_is_a_method(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text('def half(network, *, share: float = 0.5):\n    """Half source."""\n')
+    assert da.method_info(f"{file}:half", allow_import=True).defaults == {"share": 0.5}
+    file.write_text("1 / 0")
+    with pytest.raises(BadOption, match="ZeroDivisionError"):
+        da.method_info(f"{file}:other", allow_import=True)
+
+
 def test_a_file_that_cannot_be_read_without_an_import_is_imported(tmp_path, monkeypatch):
     import domainadaptor.methods as folder
 

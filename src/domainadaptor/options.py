@@ -259,15 +259,19 @@ def _expected(atoms: Sequence[tuple[Any, Option]]) -> str:
 
 
 def _refusal(option: str, atoms: Sequence[tuple[Any, Option]], value: Any) -> str:
-    choices = _choices(atoms)
+    choices, given = _choices(atoms), f"{option}={_cut(repr(value))}"
     others = [atom for atom in atoms if get_origin(atom[0]) is not Literal and atom[0] is not type(None)]
     if isinstance(value, str) and (number := _number(value)) is not None and any(k in (int, float) for k, _ in atoms):
         if any(_fit(kind, bounds, number) is not _NO for kind, bounds in atoms):
-            return f"{option}={value!r} is text: expected the number {value}"
+            return f"{given} is text: expected the number {value}"
     elif choices and (isinstance(value, str) or not others):
         rest = f", or {_expected(others)}" if others else ""
-        return f"{option}={value!r} is not known; {suggestion(value, [_word(choice) for choice in choices])}{rest}"
-    return f"{option}={value!r}: expected {_expected(atoms)}"
+        return f"{given} is not known; {suggestion(value, [_word(choice) for choice in choices])}{rest}"
+    return f"{given}: expected {_expected(atoms)}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def _word(choice: object) -> str:

@@ -46,7 +46,7 @@ def _entries(package: str, folders: tuple[tuple[str, int], ...]) -> Mapping[str,
             tree = _source_tree(info)
             for name in _exports(module, tree):
                 found[name.replace("_", "-")] = Entry(module, name, tree)
-    return found
+    return dict(sorted(found.items()))
 
 
 def table(package: str) -> dict[str, Callable[..., Any]]:
@@ -115,8 +115,9 @@ def _outside(kind: str, path: str) -> Callable[..., Any]:
     place, _, attribute = path.rpartition(":")
     try:
         found = getattr(_imported(place), attribute)
-    except (ImportError, AttributeError, OSError) as error:
-        raise BadOption(f"{kind} {path!r}: expected an importable 'package.module:function'; {error}") from error
+    except Exception as error:  # whatever a user's module raises
+        why = f"{type(error).__name__}: {error}"
+        raise BadOption(f"{kind} {path!r}: expected an importable 'package.module:function'; {why}") from error
     if not callable(found):
         raise BadOption(
             f"{kind} {path!r} is a {type(found).__name__}; expected a function from a network to an adaptor"
