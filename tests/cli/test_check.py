@@ -14,7 +14,7 @@ def test_a_network_by_name(program):
     done = program("check", "timm:mobilenetv3_small_050", *SMALL, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["probe"]["neutral"]
+    assert found["neutrality"]["neutral"]
     assert len(found["layers"]) == 34
     assert all(layer["adapts"] for layer in found["layers"])
     assert "scale and shift" in found["layers"][0]["why"]
@@ -26,6 +26,25 @@ def test_weights_tell_the_number_of_classes(program, tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["classes"] == 5
     assert "neutral" in program("check", "resnet18", *SMALL, "--method", "adabn").stdout
+
+
+def test_a_network_without_batch_norms_is_checked_with_a_method_that_adapts_it(program):
+    """What Python adapts is not refused."""
+    tiny = ("timm:vit_tiny_patch16_224", "--size", "224", "--batch-size", "2")
+    done = program("check", *tiny, "--method", "tent")
+    assert done.returncode == 0, done.stderr
+    assert "Wrapping is neutral" in done.stdout
+    assert "25 of 25 norm layers adapt." in done.stdout
+    found = json.loads(program("check", *tiny, "--method", "tent", "--json").stdout)
+    assert found["neutrality"] == {"same_bits": True, "folded_error": None, "neutral": True}
+    assert found["change"] == 0  # tent predicts before its step
+
+
+def test_equal_layers_share_a_row(program):
+    shown = program("check", "resnet20", "--batch-size", "2").stdout
+    assert "19: bn1 … layer3.2.bn2" in shown
+    assert shown.count("BatchNorm2d") == 1
+    assert "No weights given" in shown
 
 
 def test_failures_are_one_message_and_exit_one(program):
@@ -62,8 +81,8 @@ def test_a_checkpoint_is_checked_as_it_was_trained(program, tmp_path):
     assert all(layer["adapts"] for layer in found["layers"])
     other = program("check", "c.safetensors", "--size", "16")
     assert other.returncode == 0, other.stderr
-    assert "trained on images of side 24; --size 16 gives others" in other.stderr
-    assert "random" not in other.stdout
+    assert "trained on images of side 24, not --size 16" in other.stderr
+    assert "No weights given" not in other.stdout
     refused = program("check", "c.safetensors", "--weights", "w.pt")
     assert refused.returncode == 1
     assert "leave out --weights" in refused.stderr
@@ -80,4 +99,4 @@ def test_instance_aware_layers_are_named_with_what_to_use(program, tmp_path):
 def test_published_weights_are_checked(program, data_root):
     done = program("check", "resnet20", "--weights", "pretrained", "--root", data_root, "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["probe"]["neutral"]
+    assert json.loads(done.stdout)["neutrality"]["neutral"]

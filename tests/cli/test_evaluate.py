@@ -175,7 +175,7 @@ def test_what_is_said_of_raw_weights_makes_another_record(program, raw):
 def test_a_checkpoint_is_told_nothing(program, base, raw, more):
     result = program(*arguments(base, *more))
     assert result.returncode == 1
-    assert f"has its own preprocessing and classes: leave out {more[0]}" in result.stderr.replace("\n", " ")
+    assert f"includes its preprocessing and classes: leave out {more[0]}" in result.stderr.replace("\n", " ")
 
 
 def test_other_classes_are_refused(program, base):

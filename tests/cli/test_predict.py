@@ -170,7 +170,7 @@ def test_a_checkpoint_at_another_size_is_noticed(program, folder, checkpoint):
     done = program("predict", "c.safetensors", folder, "--size", "32")
     assert done.returncode == 0, done.stderr
     assert "note: research only" in done.stderr
-    assert "note: these weights were trained on images of side 24; --size 32 gives others" in done.stderr
+    assert "note: these weights were trained on images of side 24, not --size 32" in done.stderr
     assert "both sides to 32" in done.stdout
     assert "--size" not in program("predict", "c.safetensors", folder, "--size", "24").stderr
 
@@ -235,11 +235,11 @@ def test_a_checkpoint_without_the_head_says_how_to_train_one(program, folder, tm
     [
         (("c.safetensors", "--weights", "w.safetensors"), "leave out --weights"),
         (("c.safetensors", "--classes", "classes.txt"), "leave out --classes"),
-        (("w.safetensors",), "holds weights only, not what they are for"),
+        (("w.safetensors",), "holds weights only. Pass the network's name"),
         (("none.safetensors",), "no checkpoint at"),
         (("c.safetensors", "--resize", "squash"), "leave out --resize"),
         ((NAME,), "No weights given for"),
-        ((NAME, "--weights", "c.safetensors"), "give it in place of the network's name"),
+        ((NAME, "--weights", "c.safetensors"), "Pass it instead of the network's name"),
         ((NAME, "--weights", "pretrained"), "no published weights of timm:mobilenetv3_small_050"),
         (("resnet18", "--weights", "pretrained", "--root", "."), "no published weights of torchvision:resnet18 at"),
     ],

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import domainadaptor
 from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.preprocessing import squashed
 from domainadaptor.lab.method_inputs import check_wants_source_images, options_from
@@ -21,6 +22,7 @@ HEADS = {"rotation": {"head.weight": torch.zeros(4, 16)}, "learned_loss": {"laye
     ],
 )
 def test_a_method_takes_what_it_has_an_option_for(method, expected):
+    domainadaptor.method_info(method, allow_import=True)  # as the command line does with what the user typed
     found = options_from(method, heads=HEADS, source_images=SOURCE, target_images=TARGET, seed=7)
     assert found.keys() == expected.keys()
     assert all(found[option] is value for option, value in expected.items())
@@ -34,7 +36,7 @@ def test_what_is_not_there_is_not_given():
 
 def test_source_images_are_refused_where_they_are_of_no_use():
     check_wants_source_images("eata", "--source-images")
-    with pytest.raises(BadOption, match="tent has no use for source images: leave out --from, which is for .*eata"):
+    with pytest.raises(BadOption, match="tent does not use source images: leave out --from, which is for .*eata"):
         check_wants_source_images("tent", "--from")
 
 

@@ -1,7 +1,8 @@
-"""`domainadaptor check`: which layers of a network adapt, and whether wrapping is neutral."""
+"""`domainadaptor check`: which layers of a network adapt, and whether wrapping it is neutral."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.table import Table
@@ -12,12 +13,16 @@ from domainadaptor.cli.terminal import (
     Device,
     Exit,
     Json,
+    Method,
     Network,
     Root,
     Seed,
+    Size,
+    Weights,
     find_device,
     out,
     print_json,
+    print_text,
     show_notes,
 )
 
@@ -28,81 +33,86 @@ if TYPE_CHECKING:  # they take seconds to import
 
 def check(
     network: Network,
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            help="For a network by name: a .safetensors, .pt or .pth file; or pretrained: published weights that are "
-            "on this machine; random ones otherwise."
-        ),
-    ] = None,
+    weights: Weights = None,
     root: Root = None,
-    method: Annotated[str, typer.Option(help="The method to wrap it with.")] = "domainadaptor-t",
+    method: Method = "domainadaptor-t",
     option: MethodOptions = None,
-    size: Annotated[
-        int | None, typer.Option(min=1, help="Side of the probe's images; the network's own otherwise.")
-    ] = None,
+    size: Size = None,
     device: Device = "auto",
     batch_size: BatchSize = 4,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Show which layers of a network adapt, which do not and why, and probe that wrapping is neutral."""
+    """Show which layers of a network adapt, and check that wrapping it is neutral.
+
+    The check uses random images. Without --weights, the weights are random too.
+    """
     import torch
 
     import domainadaptor
     from domainadaptor.lab.method_inputs import options_from
     from domainadaptor.lab.networks.loading import load_network
-    from domainadaptor.lab.networks.neutrality import check_neutrality, randomize_norms
+    from domainadaptor.lab.networks.neutrality import check_neutrality, randomize_norms, relative_change
 
     chosen = parse_method_options(method, option)
-    place = find_device(device)
-    opened = load_network(network, weights, root=root, seed=seed).at(size)
-    if opened.random:
-        randomize_norms(opened.network, seed)
-    built = opened.network.to(place)
-    side = opened.preprocessing.size
-    images = torch.randn(batch_size, 3, side, side, generator=torch.Generator().manual_seed(seed)).to(place)
-    # The probe's images stand for source and test images too: which layers adapt does not depend on them.
-    own = options_from(
-        method, heads=opened.heads, preprocessing=opened.preprocessing, source_images=images, target_images=images
+    own = find_device(device)
+    loaded = load_network(network, weights, root=root, seed=seed).with_size(size)
+    if loaded.random:
+        randomize_norms(loaded.network, seed)
+    built = loaded.network.to(own)
+    side = loaded.preprocessing.size
+    images = torch.randn(batch_size, 3, side, side, generator=torch.Generator().manual_seed(seed)).to(own)
+    # The same images serve as source and target images: which layers adapt does not depend on them.
+    inputs = options_from(
+        method, heads=loaded.heads, preprocessing=loaded.preprocessing, source_images=images, target_images=images
     )
-    adaptor = domainadaptor.adapt(built, method, **{**own, **chosen})
-    note = adaptor.adapt(images).note
-    layers, probed = adaptor.layers(), check_neutrality(built, images)
+    adaptor = domainadaptor.adapt(built, method, **{**inputs, **chosen})
+    result = adaptor.adapt(images)
+    change = relative_change(result.logits, domainadaptor.adapt(built, "source")(images))
+    layers, report = adaptor.layers(), check_neutrality(built, images)
     if as_json:
         print_json(
             {
-                "network": opened.name,
-                "classes": len(opened.classes),
-                "preprocessing": asdict(opened.preprocessing),
+                "network": loaded.name,
+                "classes": len(loaded.classes),
+                "preprocessing": asdict(loaded.preprocessing),
                 "layers": [layer._asdict() for layer in layers],
-                "probe": {**probed._asdict(), "neutral": probed.neutral},
-                "note": note,
-                "notes": list(opened.notes),
+                "neutrality": {**report._asdict(), "neutral": report.neutral},
+                "change": change,
+                "note": result.note,
+                "notes": list(loaded.notes),
             }
         )
     else:
-        _show(opened.name, layers, probed, note)
-        show_notes(opened.notes)
-        if opened.random:
-            out.print("The weights are random (no --weights), with norm layers away from 1 and 0.", highlight=False)
-    if not probed.neutral:
+        _show_layers(loaded.name, layers)
+        _show_neutrality(report)
+        print_text(
+            f"On the first batch of random images, {method} changes the logits by {100 * change:.2g} % of the largest."
+        )
+        show_notes([*([result.note] if result.note else []), *loaded.notes])
+        if loaded.random:
+            print_text("No weights given: the weights are random, and so are scale, shift and statistics of the norms.")
+    if not report.neutral:
         raise typer.Exit(Exit.NOT_NEUTRAL)
 
 
-def _show(name: str, layers: "list[LayerReport]", probed: "NeutralityReport", note: str | None) -> None:
-    table = Table("layer", "kind", "adapts", "what, or why not", title=name)
+def _show_layers(network: str, layers: "Sequence[LayerReport]") -> None:
+    """Print a table with one row per kind of layer."""
+    groups: dict[tuple[str, bool, str], list[str]] = {}
     for layer in layers:
-        table.add_row(layer.name, layer.kind, "yes" if layer.adapts else "no", layer.why)
+        groups.setdefault((layer.kind, layer.adapts, layer.why), []).append(layer.name)
+    table = Table("layers", "kind", "adapts", "what, or why not", title=network)
+    for (kind, adapts, why), names in groups.items():
+        shown = names[0] if len(names) == 1 else f"{len(names)}: {names[0]} … {names[-1]}"
+        table.add_row(shown, kind, "yes" if adapts else "no", why)
     out.print(table)
     adapting = sum(layer.adapts for layer in layers)
-    out.print(f"{adapting} norm layers adapt, {len(layers) - adapting} do not.", highlight=False)
-    if note:
-        out.print(f"Note: {note}", highlight=False)
-    verdict = "[green]neutral[/green]" if probed.neutral else "[red]NOT neutral[/red]"
-    same = "the same to the last bit" if probed.same_bits else "[red]different[/red]"
-    out.print(
-        f"Wrapping is {verdict}: with alpha 1 and no step the logits are {same}; folded, in float64, they "
-        f"are off by {probed.folded_error:.1e}. A step of domainadaptor-t changes them by {probed.step_change:.1e}.",
-        highlight=False,
-    )
+    print_text(f"{adapting} of {len(layers)} norm layers adapt.")
+
+
+def _show_neutrality(report: "NeutralityReport") -> None:
+    verdict = "[green]neutral[/green]" if report.neutral else "[red]NOT neutral[/red]"
+    same = "identical to" if report.same_bits else "[red]different from[/red]"
+    folded = "" if report.folded_error is None else f"; folded, in float64, they differ by {report.folded_error:.1e}"
+    out.print(f"Wrapping is {verdict}: without adaptation the logits are {same} the source model's{folded}.",
+              highlight=False)  # fmt: skip

@@ -198,7 +198,7 @@ def _locate(network: str, weights: str | None, given: Any) -> "LocatedNetwork":
     path = named_run(network, runs)
     located = LocatedNetwork(network, network, Path(path) if is_weights_file(path) else None, weights, raw=given)
     if is_weights_file(path) or weights == "pretrained":
-        located.raw.check_wanted(located.label)
+        located.raw.refuse(located.label)
     elif weights is None:
         raise BadOption(
             f"No weights given: {network!r} is neither a checkpoint nor a training run in {str(runs)!r}. Pass "

@@ -83,7 +83,7 @@ def predict(
     check_weights(network, weights)
     chosen = find_device(device)
     loaded = load_network(network, weights, read_classes(classes) if classes is not None else [], root)
-    loaded = loaded.at(size).prepared(WeightsOptions(resize, mean=mean, std=std))
+    loaded = loaded.with_size(size).with_options(WeightsOptions(resize, mean=mean, std=std))
     given = {} if source_images is None else _inputs(method, source_images, images, loaded, batch_size, seed)
     options = options_from(method, heads=loaded.heads, preprocessing=loaded.preprocessing, seed=seed, **given)
     adaptor = adapt(loaded.network.to(chosen), method, **{**options, **typed})

@@ -92,7 +92,7 @@ def stress(
     chosen = parse_method_options(method, option)
     place = find_device(device)
     data = open_dataset(dataset, root, **parse_data_options(dataset, data_option))
-    opened = load_network(network, weights, root=root).at(size)
+    opened = load_network(network, weights, root=root).with_size(size)
     main = domain or next(iter(data.domains))
     images, probed, notes = sample(data, main, opened.classes, opened.preprocessing, probe=probe, seed=seed)
     own = options_from(

@@ -1,4 +1,4 @@
-"""What methods are given besides a network: each takes what it has an option for."""
+"""Inputs of methods besides the network: each method gets those it has an option for."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -22,15 +22,15 @@ def options_from(
     target_images: Images | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
-    """Those options of a method that follow from what there is; the user's own come after them.
+    """Return the options of a method that follow from what is available; the user's options override them.
 
     Args:
-        method: Its name.
-        heads: Trained besides the network, as a checkpoint holds them.
-        preprocessing: The network's, for methods that change pixels.
-        source_images: Like those the network was trained on: a tensor, or batches that can be gone through repeatedly.
-        target_images: Those that will be predicted, given likewise.
-        seed: Of everything random.
+        method: The name of the method.
+        heads: Heads trained with the network, from its checkpoint.
+        preprocessing: The network's preprocessing, for methods that augment images.
+        source_images: Images of the source domains: a tensor, or batches that can be iterated repeatedly.
+        target_images: Images of the target domain, likewise.
+        seed: Seed of everything random.
     """
     there: dict[str, Any] = {"source_images": source_images, "target_images": target_images, "seed": seed}
     if preprocessing is not None:
@@ -41,13 +41,13 @@ def options_from(
 
 
 def check_wants_source_images(method: str, flag: str) -> None:
-    """Refuses source images where the method has no use for them.
+    """Refuse source images for a method that does not use them.
 
     Raises:
-        BadOption: It has none.
+        BadOption: The method does not use them.
     """
     if "source_images" not in domainadaptor.method_info(method).defaults:
         wanting = [
             name for name in domainadaptor.list_methods() if "source_images" in domainadaptor.method_info(name).defaults
         ]
-        raise BadOption(f"{method} has no use for source images: leave out {flag}, which is for {', '.join(wanting)}")
+        raise BadOption(f"{method} does not use source images: leave out {flag}, which is for {', '.join(wanting)}")

@@ -1,5 +1,6 @@
 """A folder of domains and a network for it, as small as they can be."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,12 @@ def make_checkpoint(
     torch.manual_seed(0)
     network = stir(make_network("resnet20", 3, head_bias=True, norm="batch"))
     card = CheckpointCard(
-        "cifar:resnet20", CLASSES, squashed(12), dataset=dataset, sources=sources, recipe=recipe or {}
+        "cifar:resnet20",
+        CLASSES,
+        squashed(12),
+        dataset=dataset,
+        sources=sources,
+        recipe=json.loads(json.dumps(recipe or {})),
     )
     save_checkpoint(path, Checkpoint(card, network.state_dict()))
     return path

@@ -37,17 +37,17 @@ def test_a_checkpoint_needs_nothing_else(checkpoint):
         load_network(path, "w.pt")
     with pytest.raises(BadOption, match="leave out --classes"):
         load_network(path, None, ["cat", "dog"])
-    with pytest.raises(BadOption, match="is a checkpoint.*in place of the network's name, without --weights"):
+    with pytest.raises(BadOption, match="is a checkpoint.*instead of the network's name, without --weights"):
         load_network("resnet20", path)
 
 
 def test_another_size_is_noticed_where_the_trained_one_is_known(checkpoint, tmp_path):
     opened = load_network(checkpoint()[0], None)
-    assert opened.at(None) is opened.at(48) is opened
-    small = opened.at(32)
+    assert opened.with_size(None) is opened.with_size(48) is opened
+    small = opened.with_size(32)
     assert small.preprocessing == squashed(32)
-    assert small.notes[-1] == "these weights were trained on images of side 48; --size 32 gives others"
-    assert load_network(NAME, None).at(32).notes == ()
+    assert small.notes[-1] == "these weights were trained on images of side 48, not --size 32"
+    assert load_network(NAME, None).with_size(32).notes == ()
 
 
 def test_preprocessing_that_is_not_the_networks_usual_is_noticed(checkpoint):
@@ -73,7 +73,7 @@ def test_a_thousand_outputs_of_an_imagenet_network_have_its_names(tmp_path):
     torch.save({f"module.{k}": t for k, t in find_network(NAME).build(1000).state_dict().items()}, path)
     opened = load_network(NAME, str(path))
     assert opened.classes == imagenet_classes()
-    assert opened.notes == ("w.pth has 1000 outputs, taken for the classes of ImageNet; --classes names others",)
+    assert opened.notes == ("w.pth has 1000 outputs: assuming the classes of ImageNet; pass --classes for others",)
     mine = [f"kind {k}" for k in range(1000)]
     opened = load_network(NAME, str(path), mine)
     assert opened.classes == tuple(mine)
@@ -87,13 +87,13 @@ def test_raw_weights_are_given_what_is_said_and_a_note_says_it(tmp_path):
     path = tmp_path / "w.safetensors"
     save_file(find_network("resnet20").build(3).state_dict(), path)
     opened = load_network("resnet20", str(path))
-    usual = opened.prepared(WeightsOptions())
+    usual = opened.with_options(WeightsOptions())
     assert usual.preprocessing == opened.preprocessing
     assert usual.preprocessing.sentence() in usual.notes[-1]
-    said = opened.prepared(WeightsOptions("squash", 40, (0.4914, 0.4822, 0.4465), (0.2, 0.2, 0.2)))
+    said = opened.with_options(WeightsOptions("squash", 40, (0.4914, 0.4822, 0.4465), (0.2, 0.2, 0.2)))
     assert said.preprocessing == squashed(40, (0.4914, 0.4822, 0.4465), (0.2, 0.2, 0.2))
     assert "both sides to 40" in said.notes[-1]
-    assert opened.prepared(WeightsOptions("crop", 64)).preprocessing == replace(
+    assert opened.with_options(WeightsOptions("crop", 64)).preprocessing == replace(
         opened.preprocessing.at(64), squash=False
     )
 
@@ -103,23 +103,23 @@ def test_outputs_are_put_into_the_order_of_the_classes(tmp_path):
     trained = stir(find_network("resnet20").build(3, seed=1))
     save_file(trained.state_dict(), path)
     opened = load_network("resnet20", str(path), ["Alarm Clock", "owl", "cat"])
-    ordered = opened.in_order(["alarm_clock", "cat", "owl"])
+    ordered = opened.with_class_order(["alarm_clock", "cat", "owl"])
     assert ordered.classes == ("alarm_clock", "cat", "owl")
     x = batch(2, 3, 32, 32)
     torch.testing.assert_close(ordered.network(x), trained(x)[:, [0, 2, 1]])
-    assert ordered.in_order(["alarm_clock", "cat", "yak"]) is ordered
+    assert ordered.with_class_order(["alarm_clock", "cat", "yak"]) is ordered
 
 
 def test_what_weights_know_themselves_is_not_said(checkpoint):
     opened = load_network(checkpoint()[0], None)
-    assert opened.prepared(WeightsOptions()) is opened
+    assert opened.with_options(WeightsOptions()) is opened
     for said, flag in (
         (WeightsOptions(size=32), "--size"),
         (WeightsOptions("squash"), "--resize"),
         (WeightsOptions(std=(1, 1, 1)), "--std"),
     ):
-        with pytest.raises(BadOption, match=f"has its own preprocessing and classes: leave out {flag}"):
-            opened.prepared(said)
+        with pytest.raises(BadOption, match=f"includes its preprocessing and classes: leave out {flag}"):
+            opened.with_options(said)
     for wrong in ({"resize": "stretch"}, {"std": (0, 1, 1)}, {"mean": (0.5, 0.5)}, {"size": 0}):
         with pytest.raises(BadOption):
             WeightsOptions(**wrong)
@@ -137,7 +137,7 @@ def test_random_weights_are_called_so():
     ("network", "error", "hint"),
     [
         ("none.safetensors", BadFile, "no checkpoint at"),
-        ("w.pth", BadOption, "holds weights only: name the network, and say --weights w.pth"),
+        ("w.pth", BadOption, "holds weights only. Pass the network's name and --weights w.pth"),
         ("resnet21", BadOption, "did you mean"),
     ],
 )

@@ -66,7 +66,7 @@ class RunSpec:
             return self.network.command
         words = ["domainadaptor", "evaluate", self.network.argument, self.dataset]
         words += ["--weights", self.network.weights] if self.network.weights else []
-        words += self.network.raw.words()
+        words += self.network.raw.flags()
         words += _pairs("--data-option", self.data_options)
         words += [word for domain in self.domains for word in ("--target", domain)]
         words += ["--measure", self.measure] if self.measure else ["--method", self.method]

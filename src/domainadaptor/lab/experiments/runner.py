@@ -222,7 +222,7 @@ class Runner:
         key = _network_key(network)
         if self._network is None or self._network[0] != key:
             argument = str(network.path) if network.path is not None else network.argument
-            opened = load_network(argument, network.weights, network.raw.classes, self.root).prepared(network.raw)
+            opened = load_network(argument, network.weights, network.raw.classes, self.root).with_options(network.raw)
             known = self._checkpoints.get(key)
             if network.path is not None and known is not None and digest_of(network.path) != known.sha256:
                 raise BadFile(
@@ -236,7 +236,7 @@ class Runner:
         """Return the network of a run, with its outputs in the order of the data set's classes if they have names."""
         opened = self.open(spec.network)
         if spec.network.raw.classes:
-            opened = opened.in_order(self.dataset(spec.dataset, spec.data_options).classes)
+            opened = opened.with_class_order(self.dataset(spec.dataset, spec.data_options).classes)
             self._network = _network_key(spec.network), opened
         return opened
 

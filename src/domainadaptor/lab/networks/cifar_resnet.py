@@ -1,4 +1,4 @@
-"""ResNets for small images, 20 to 110 layers, with shortcuts that have no parameters. He et al., CVPR 2016."""
+"""ResNets for CIFAR, 20 to 110 layers, with parameter-free shortcuts. He et al., CVPR 2016."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ _WIDTHS = (16, 32, 64)
 
 
 class CifarBlock(nn.Module):
-    """Two convolutions; the shortcut skips pixels and pads channels with zeros on both sides."""
+    """Two convolutions; the shortcut subsamples pixels and pads channels with zeros."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class CifarBlock(nn.Module):
         self.pad = (outputs - inputs) // 2
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's map, (N, outputs, H / stride, W / stride)."""
+        """Return the map, (N, outputs, H / stride, W / stride)."""
         h = F.relu(self.bn1(self.conv1(x)))
         h = self.bn2(self.conv2(h))
         if self.stride > 1 or self.pad:
@@ -29,7 +29,7 @@ class CifarBlock(nn.Module):
 
 
 class CifarResNet(nn.Module):
-    """Three stages of 16, 32 and 64 channels; the names of the tensors are those of the public checkpoints."""
+    """Three stages of 16, 32 and 64 channels, with the tensor names of public checkpoints."""
 
     def __init__(self, depth: int, classes: int = 10) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class CifarResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, (N, classes)."""
         h = F.relu(self.bn1(self.conv1(x)))
         h = self.layer3(self.layer2(self.layer1(h)))
         return self.linear(h.mean((2, 3)))  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""A network that sees, beside each image, a summary of its whole batch: ARM-CML's. Zhang et al., NeurIPS 2021."""
+"""The network of ARM-CML, which sees each image with a summary of its batch. Zhang et al., NeurIPS 2021."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _HIDDEN = 64
 
 
 class ContextNetwork(nn.Module):
-    """Adds to the images the mean over the batch of what a small convolutional network makes of them."""
+    """Adds channels to the images: the batch mean of the output of a small convolutional network."""
 
     def __init__(self, network: nn.Module, channels: int) -> None:
         super().__init__()
@@ -25,11 +25,11 @@ class ContextNetwork(nn.Module):
         _widen(network, channels)
 
     def forward(self, images: Tensor, domains: Sequence[int] | None = None) -> Tensor:
-        """The network's logits; they depend on the batch that an image is in.
+        """Return the logits, which depend on the batch.
 
         Args:
             images: A batch.
-            domains: How many images of each domain follow one another, where there are several; each has its summary.
+            domains: Number of consecutive images of each domain; each domain has its own summary.
         """
         seen = self.context(images).split(len(images) if domains is None else list(domains))
         summary = torch.cat([domain.mean(0, keepdim=True).expand_as(domain) for domain in seen])
@@ -37,10 +37,10 @@ class ContextNetwork(nn.Module):
 
 
 def _widen(network: nn.Module, channels: int) -> None:
-    """More input channels for the first convolution, whose new weights repeat those of red, green and blue."""
+    """Add input channels to the first convolution; their weights repeat those of red, green and blue."""
     first = next((module for module in network.modules() if isinstance(module, nn.Conv2d)), None)
     if first is None or first.in_channels != 3 or first.groups != 1:
-        raise UnsupportedNetwork("no first convolution on three channels was found, so no context can be added to it")
+        raise UnsupportedNetwork("expected a first convolution on three channels to add context to, found none")
     tiled = [first.weight[:, at % 3] for at in range(3 + channels)]
     first.weight = nn.Parameter(torch.stack(tiled, dim=1).detach().clone())
     first.in_channels += channels

@@ -1,4 +1,4 @@
-"""The last layer of a classifier: found, stripped of its bias, and read from."""
+"""The last layer of a classifier: finding it, removing its bias, and capturing its input."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from domainadaptor.errors import UnsupportedNetwork
 
 
 def find_head(network: nn.Module, classes: int) -> str:
-    """The name of the layer that makes the logits: the last linear one, or 1x1 convolution, with that many outputs.
+    """Return the name of the layer that makes the logits: the last linear layer or 1x1 convolution of that width.
 
     Raises:
         UnsupportedNetwork: None has as many outputs as there are classes.
@@ -24,24 +24,24 @@ def find_head(network: nn.Module, classes: int) -> str:
 
 
 def head_width(network: nn.Module, head: str) -> int:
-    """How many features the head takes."""
+    """Return the number of input features of the head."""
     layer = network.get_submodule(head)
     return int(layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels)  # type: ignore[arg-type]
 
 
 def remove_head_bias(network: nn.Module, classes: int) -> None:
-    """Makes the head a linear map without bias, as in the paper's program."""
+    """Remove the bias of the head, as in the paper's program."""
     network.get_submodule(find_head(network, classes)).register_parameter("bias", None)
 
 
-class Features:
-    """What the head was given in the last pass."""
+class HeadFeatures:
+    """The input of the head in the last pass."""
 
     def __init__(self) -> None:
         self.value: Tensor | None = None
 
     def __call__(self) -> Tensor:
-        """The features, (N, D); maps, which a convolution takes, are averaged over their pixels.
+        """Return the features, (N, D); maps are averaged over their pixels.
 
         Raises:
             UnsupportedNetwork: The network's forward does not call its head.
@@ -52,9 +52,9 @@ class Features:
 
 
 @contextmanager
-def features_of(network: nn.Module, head: str) -> Iterator[Features]:
-    """Keeps what the head is given, while the context lasts."""
-    features = Features()
+def features_of(network: nn.Module, head: str) -> Iterator[HeadFeatures]:
+    """Capture the input of the head."""
+    features = HeadFeatures()
 
     def keep(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         features.value = inputs[0]

@@ -1,4 +1,4 @@
-"""A network with its weights, ready to use: by name with weights from a file, or a checkpoint, which knows it all."""
+"""Networks with their weights, ready to use: a checkpoint, or a name with weights from a file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,50 +29,50 @@ from domainadaptor.lab.networks.zoo import NetworkSpec, find_network
 
 @dataclass(frozen=True)
 class LoadedNetwork:
-    """A network, its classes and its preprocessing, and what must be said of them."""
+    """A network with its classes and its preprocessing."""
 
     network: nn.Module
     name: str
     classes: tuple[str, ...]
     preprocessing: Preprocessing
-    trained_at: int | None = None  # the side of the images, where it is known
-    notes: tuple[str, ...] = ()
+    trained_at: int | None = None  # side of the training images, if known
+    notes: tuple[str, ...] = ()  # caveats to show with every result
     random: bool = False  # no weights were given
     heads: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)  # trained besides the network
-    dataset: str = ""  # that it was trained on, where it is known
-    recipe: Mapping[str, Any] = field(default_factory=dict)  # of its training
-    sources: tuple[str, ...] = ()  # its domains that were trained on
-    file: str = ""  # of raw weights, which say nothing of their preprocessing
+    dataset: str = ""  # it was trained on, if known
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # it was trained with
+    sources: tuple[str, ...] = ()  # domains it was trained on
+    file: str = ""  # third-party weights file, which does not include preprocessing
 
-    def at(self, size: int | None) -> "LoadedNetwork":
-        """The same for another input size, with a note where it was trained at one; None keeps its own."""
+    def with_size(self, size: int | None) -> "LoadedNetwork":
+        """Return the same for another input size, with a note if the training size is known; None changes nothing."""
         if size is None or size == self.preprocessing.size:
             return self
         notes = self.notes
         if self.trained_at is not None:
-            notes += (f"these weights were trained on images of side {self.trained_at}; --size {size} gives others",)
+            notes += (f"these weights were trained on images of side {self.trained_at}, not --size {size}",)
         return replace(self, preprocessing=self.preprocessing.at(size), notes=notes)
 
-    def prepared(self, raw: WeightsOptions) -> "LoadedNetwork":
-        """The same with what a user says of raw weights, and a note of how those are given images.
+    def with_options(self, options: WeightsOptions) -> "LoadedNetwork":
+        """Return the same with the user's options for third-party weights, and a note on the preprocessing.
 
         Raises:
-            BadOption: Something is said of weights that know it themselves.
+            BadOption: Options are given for weights that include them.
         """
         if not self.file:
-            replace(raw, classes=()).check_wanted(self.name)
+            replace(options, classes=()).refuse(self.name)
             return self
-        own = raw.applied(self.preprocessing)
+        own = options.apply_to(self.preprocessing)
         note = (
-            f"{self.file} does not say how its images are to be prepared, and is given them so: {own.sentence()}; "
-            "--resize, --size, --mean and --std say otherwise"
+            f"{self.file} does not include preprocessing; using {own.sentence()}. Third-party weights usually need "
+            "their own preprocessing: pass --resize, --size, --mean and --std"
         )
         return replace(self, preprocessing=own, notes=(*self.notes, note))
 
-    def in_order(self, classes: Sequence[str]) -> "LoadedNetwork":
-        """The same with its outputs in the order of these classes, where it has them all under these names.
+    def with_class_order(self, classes: Sequence[str]) -> "LoadedNetwork":
+        """Return the same with its outputs in the order of these classes, if it has the same classes.
 
-        The rows of its head change places in the network itself.
+        The rows of the head are reordered in place.
         """
         own = {fold(name): at for at, name in enumerate(self.classes)}
         wanted = [own.get(fold(name)) for name in classes]
@@ -88,44 +88,44 @@ class LoadedNetwork:
 def load_network(
     network: str, weights: str | None, classes: Sequence[str] = (), root: Path | None = None, seed: int = 0
 ) -> LoadedNetwork:
-    """The network of that name, or in that checkpoint, with its weights, in eval mode.
+    """Load a network in eval mode.
 
     Args:
-        network: A name of the zoo, or a checkpoint file.
-        weights: A file, or "pretrained": published weights that are on this machine; None or "none" draws random ones.
-        classes: Their names; otherwise those of the published network, or numbers.
-        root: The folder that holds the data, for "pretrained".
-        seed: Of random weights.
+        network: The name of a network, or a checkpoint file.
+        weights: A file, or "pretrained" for published weights on this machine; None or "none" for random weights.
+        classes: Class names. Default: those of the published network, or numbers.
+        root: Folder of data sets and published weights.
+        seed: Seed of random weights.
 
     Raises:
-        BadOption: The network is not known, or weights or classes are given for a checkpoint.
-        BadFile: A file is missing, damaged, or does not fit.
+        BadOption: The network is unknown, or weights or classes are given for a checkpoint.
+        BadFile: A file is missing, corrupt, or does not fit.
     """
     if is_weights_file(network):
         return _from_checkpoint(Path(network), weights, classes)
-    plan = find_network(network)
+    spec = find_network(network)
     if weights is None or weights == "none":
-        names = tuple(classes) or _numbers(plan.classes)
-        return LoadedNetwork(plan.build(len(names), seed), plan.name, names, plan.preprocessing, random=True)
+        names = tuple(classes) or _numbers(spec.classes)
+        return LoadedNetwork(spec.build(len(names), seed), spec.name, names, spec.preprocessing, random=True)
     if weights == "pretrained":
-        return _published(plan, classes, root)
-    return _from_file(plan, Path(weights), classes)
+        return _published(spec, classes, root)
+    return _from_file(spec, Path(weights), classes)
 
 
 def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) -> LoadedNetwork:
     if path.name.lower().endswith(PICKLED):
-        raise BadOption(f"{str(path)!r} holds weights only: name the network, and say --weights {path.name}")
+        raise BadOption(f"{str(path)!r} holds weights only. Pass the network's name and --weights {path.name}")
     for option, given in (("--weights", weights), ("--classes", classes)):
         if given:
-            raise BadOption(f"{path.name} is a checkpoint, which has its own weights and classes: leave out {option}")
+            raise BadOption(f"{path.name} is a checkpoint, which includes weights and classes: leave out {option}")
     checkpoint = load_checkpoint(path)
     card = checkpoint.card
     notes = [card.note] if card.note else []
     usual, own = find_network(card.network).preprocessing, card.preprocessing
     if (usual.mean, usual.std, usual.interpolation) != (own.mean, own.std, own.interpolation):
         notes.append(
-            f"{path.name} was trained with other preprocessing than {card.network} usually has, and is given its own "
-            f"({own.sentence()}) instead of the usual ({usual.sentence()})"
+            f"{path.name} was trained with different preprocessing from the default of {card.network}; using its own "
+            f"({own.sentence()}) instead of the default ({usual.sentence()})"
         )
     return LoadedNetwork(
         checkpoint.build(path),
@@ -141,46 +141,46 @@ def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) ->
     )
 
 
-def _published(plan: NetworkSpec, classes: Sequence[str], root: Path | None) -> LoadedNetwork:
-    found = find_pretrained(plan, root)
+def _published(spec: NetworkSpec, classes: Sequence[str], root: Path | None) -> LoadedNetwork:
+    found = find_pretrained(spec, root)
     names = tuple(classes) or found.classes
-    network = plan.build(len(names))
+    network = spec.build(len(names))
     load_weights(network, found.tensors, Path(found.origin), names)
     own = found.preprocessing
-    return LoadedNetwork(network, plan.name, names, own, own.size, (found.note,) if found.note else ())
+    return LoadedNetwork(network, spec.name, names, own, own.size, (found.note,) if found.note else ())
 
 
-def _from_file(plan: NetworkSpec, path: Path, classes: Sequence[str]) -> LoadedNetwork:
+def _from_file(spec: NetworkSpec, path: Path, classes: Sequence[str]) -> LoadedNetwork:
     if path.is_file() and is_checkpoint(path):
         raise BadOption(
-            f"{str(path)!r} is a checkpoint, which knows its network, classes and preprocessing: "
-            "give it in place of the network's name, without --weights"
+            f"{str(path)!r} is a checkpoint, which includes its network, classes and preprocessing. Pass it instead of "
+            "the network's name, without --weights"
         )
     tensors = read_weights(path)
-    network = plan.build(len(classes) or plan.classes)
+    network = spec.build(len(classes) or spec.classes)
     names = tuple(classes)
     notes: tuple[str, ...] = ()
     if not names:
-        held = count_classes(tensors, network, plan.head_tensors()) or plan.classes
+        held = count_classes(tensors, network, spec.head_tensors()) or spec.classes
         names = _numbers(held)
-        if held != plan.classes:
-            network = plan.build(held)
+        if held != spec.classes:
+            network = spec.build(held)
         elif held == len(imagenet_classes()):
             names = imagenet_classes()
-            notes = (f"{path.name} has {held} outputs, taken for the classes of ImageNet; --classes names others",)
-    if _only_the_bias_is_missing(tensors, network, plan):
+            notes = (f"{path.name} has {held} outputs: assuming the classes of ImageNet; pass --classes for others",)
+    if _lacks_only_head_bias(tensors, network, spec):
         remove_head_bias(network, len(names))
         notes += (f"{path.name} has a head without bias",)
     load_weights(network, tensors, path, names)
-    usual = plan.by_file.get(path.name, plan.preprocessing)
-    return LoadedNetwork(network, plan.name, names, usual, notes=notes, file=path.name)
+    usual = spec.by_file.get(path.name, spec.preprocessing)
+    return LoadedNetwork(network, spec.name, names, usual, notes=notes, file=path.name)
 
 
-def _only_the_bias_is_missing(tensors: Mapping[str, Tensor], network: nn.Module, plan: NetworkSpec) -> bool:
+def _lacks_only_head_bias(tensors: Mapping[str, Tensor], network: nn.Module, spec: NetworkSpec) -> bool:
     own = network.state_dict()
     given = match_names(tensors, own)
     missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
-    return len(missing) == 1 and missing[0] in plan.head_tensors() and missing[0].endswith("bias")
+    return len(missing) == 1 and missing[0] in spec.head_tensors() and missing[0].endswith("bias")
 
 
 def _numbers(count: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Published weights that are on this machine already; nothing is ever downloaded."""
+"""Published weights on this machine; nothing is downloaded."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ from domainadaptor.lab.networks.zoo import NetworkSpec
 
 @dataclass(frozen=True)
 class _Published:
-    """Where weights may lie: a file below the data root, or one inside an installed package."""
+    """Where weights are: a file below the data root, or in an installed package."""
 
     file: str = ""
     package: str = ""
-    how: str = ""  # to get them
-    by_order: bool = False  # the tensors have other names, but the network's order
-    note: str = ""  # what must be said wherever a number rests on them
-    classes: tuple[str, ...] = ()  # ImageNet's where there are none
-    resize: int = 0  # where it is not the network's usual: torchvision's is that of its second, newer weights
+    how: str = ""  # to install them
+    by_order: bool = False  # the tensors have other names, in the network's order
+    note: str = ""  # a caveat for every number that depends on them
+    classes: tuple[str, ...] = ()  # default: ImageNet's
+    resize: int = 0  # if not the network's default: torchvision's is that of its newer weights
 
 
 _CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -52,27 +52,27 @@ _KNOWN = {
 
 @dataclass(frozen=True)
 class PretrainedWeights:
-    """Weights of a published network, the classes that it tells apart, and the preprocessing it was tested with."""
+    """Published weights with their classes and preprocessing."""
 
     tensors: dict[str, Tensor]
-    origin: str  # a name for the record: no path of this machine
+    origin: str  # for the record: no path of this machine
     note: str
     classes: tuple[str, ...]
     preprocessing: Preprocessing
 
 
 def find_pretrained(spec: NetworkSpec, root: Path | None) -> PretrainedWeights:
-    """The published weights of a network, from the data root or an installed package.
+    """Return the published weights of a network, from the data root or an installed package.
 
     Raises:
-        BadFile: They are not on this machine; the message says where they are expected.
-        BadOption: No published weights of this network are known.
+        BadFile: They are not on this machine.
+        BadOption: No published weights are known.
     """
     known = _KNOWN.get(spec.name.removesuffix(".in1k"))  # timm's name for the only weights of its Lite0
     if known is None:
         raise BadOption(
             f"no published weights of {spec.name} are known here, only of {', '.join(_KNOWN)}; "
-            "give a file with --weights FILE, or begin a training with random ones: --weights none"
+            "pass --weights FILE, or train with --weights none"
         )
     path = _find(known, spec.name, root)
     tensors = {name: t.float() if t.is_floating_point() else t for name, t in read_weights(path).items()}
@@ -85,15 +85,15 @@ def find_pretrained(spec: NetworkSpec, root: Path | None) -> PretrainedWeights:
 
 
 def imagenet_classes() -> tuple[str, ...]:
-    """The 1000 classes of ImageNet, in the order of every published network's logits."""
+    """Return the 1000 classes of ImageNet, in the order of the logits of published networks."""
     return tuple(torchvision.models.ResNet18_Weights.DEFAULT.meta["categories"])
 
 
 def load_backbone(network: nn.Module, tensors: Mapping[str, Tensor], spec: NetworkSpec, origin: str) -> list[str]:
-    """Loads everything but the head; returns the names of the tensors that keep their random values.
+    """Load everything except the head; return the names of the tensors that keep their random values.
 
-    The head is new even where the file's has the right shape: its third class is not the task's third class. A bias
-    that only the file has is left out with it, and so are the extra heads of a checkpoint.
+    The head is not loaded even if the shapes fit: its classes are others. A bias that only the file has and the extra
+    heads of a checkpoint are ignored.
 
     Raises:
         BadFile: Something besides the head does not fit.
@@ -112,7 +112,7 @@ def load_backbone(network: nn.Module, tensors: Mapping[str, Tensor], spec: Netwo
 
 def _find(known: _Published, name: str, root: Path | None) -> Path:
     if known.package:
-        # Found, not imported: a package may do anything on import.
+        # Not imported: importing a package can run any code.
         spec = importlib.util.find_spec(known.package)
         places = list(spec.submodule_search_locations or []) if spec else []
         found = next((Path(place) / known.file for place in places if (Path(place) / known.file).is_file()), None)
@@ -124,9 +124,8 @@ def _find(known: _Published, name: str, root: Path | None) -> Path:
         return found
     looked = " or ".join(repr(str(path)) for path in paths)
     raise BadFile(
-        f"no published weights of {name} at {looked}; nothing is downloaded: give a file with --weights FILE, put them "
-        f"as {known.file} into the folder that {ROOT_VARIABLE} names, or begin a training with random ones: "
-        "--weights none"
+        f"no published weights of {name} at {looked}; nothing is downloaded. Pass --weights FILE, put them "
+        f"as {known.file} into the folder that {ROOT_VARIABLE} names, or train with --weights none"
     )
 
 

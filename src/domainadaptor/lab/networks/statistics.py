@@ -1,4 +1,4 @@
-"""Running statistics of batch norms while training: kept still, and estimated anew."""
+"""Running statistics of batch norms in training: frozen, re-estimated, and their variance."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 def norm_layers(network: nn.Module) -> dict[str, _BatchNorm]:
-    """The layers with running statistics, by name."""
+    """Return the layers with running statistics, by name."""
     return {name: m for name, m in network.named_modules() if isinstance(m, _BatchNorm) and m.running_mean is not None}
 
 
 @contextmanager
 def frozen_statistics(network: nn.Module) -> Iterator[None]:
-    """Passes in train mode that leave the running statistics alone, while the context lasts."""
+    """Leave the running statistics unchanged by passes in train mode."""
     layers = [layer for layer in norm_layers(network).values() if layer.track_running_stats]
     for layer in layers:
         layer.track_running_stats = False
@@ -34,7 +34,7 @@ def frozen_statistics(network: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def batch_statistics(network: nn.Module) -> Iterator[None]:
-    """Norm layers take the statistics of each batch and keep none of them, while the context lasts."""
+    """Normalize by the statistics of each batch, and leave the running statistics unchanged."""
     layers = list(norm_layers(network).values())
     modes = [layer.training for layer in layers]
     for layer in layers:
@@ -49,12 +49,12 @@ def batch_statistics(network: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def reestimate_statistics(network: nn.Module, batches: Iterable[T], run: Callable[[T], object]) -> None:
-    """Running statistics as the plain mean over the given batches, for weights that no batch has passed through.
+    """Set the running statistics to their mean over batches, for weights that no batch has passed through.
 
     Args:
-        network: Whose.
-        batches: What passes through it.
-        run: Passes one of them through it.
+        network: The network.
+        batches: What to pass through it.
+        run: Passes one batch through it.
 
     Raises:
         BadBatch: There is no batch.
@@ -64,7 +64,7 @@ def reestimate_statistics(network: nn.Module, batches: Iterable[T], run: Callabl
     modes = {module: module.training for module in network.modules()}
     left = iter(batches)
     if (first := next(left, None)) is None:
-        raise BadBatch("expected batches to estimate running statistics from, got none; give the training images")
+        raise BadBatch("expected batches to estimate running statistics from, got none; pass training images")
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None  # a cumulative mean
@@ -73,17 +73,17 @@ def reestimate_statistics(network: nn.Module, batches: Iterable[T], run: Callabl
         for images in chain([first], left):
             run(images)
     finally:
-        for module, mode in modes.items():  # one by one: a network may hold layers in another mode than its own
+        for module, mode in modes.items():  # layers may be in another mode than the network
             module.training = mode
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
 
 
 class StatisticsTracker:
-    """How much each layer's batch statistics vary over training steps, read off its running statistics.
+    """The variance of each layer's batch statistics over training steps, derived from its running statistics.
 
-    A running mean moves by `momentum` times the way to the batch's: what it moved by tells what the batch's was. Where
-    a step has several passes, it is their mean, the later ones weighing a little more.
+    A running mean moves toward the batch's by a share of `momentum`, so its change determines the batch's. If a step
+    has several passes, this is their mean, with slightly larger weights for later ones.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -95,7 +95,7 @@ class StatisticsTracker:
 
     @torch.no_grad()
     def add(self) -> None:
-        """Takes in what the last step did."""
+        """Include the last step."""
         self._count += 1
         for name, layer in self._layers.items():
             now, passes = _running(layer), _passes(layer)
@@ -110,23 +110,23 @@ class StatisticsTracker:
             self._held[name], self._passes[name] = now, passes
 
     def refresh(self) -> None:
-        """Running statistics were changed otherwise than by a step: goes on from how they are now."""
+        """Continue from the current running statistics, after something besides a step changed them."""
         self._held = {name: _running(layer) for name, layer in self._layers.items()}
         self._passes = {name: _passes(layer) for name, layer in self._layers.items()}
 
     def resume_state(self) -> dict[str, Any]:
-        """All that a later process needs to go on, as copies."""
+        """Return copies of everything that a later process needs to resume."""
         held, mean, squares = (_copied(tensors) for tensors in (self._held, self._mean, self._squares))
         return {"held": held, "count": self._count, "mean": mean, "squares": squares}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Goes on from there."""
+        """Resume from such a state."""
         self._count = state["count"]
         self._held, self._mean, self._squares = (_copied(state[part]) for part in ("held", "mean", "squares"))
         self._passes = {name: _passes(layer) for name, layer in self._layers.items()}
 
     def by_layer(self) -> dict[str, dict[str, float]]:
-        """Layer -> the variance over steps of its batch means and deviations, averaged over channels."""
+        """Return the variance over steps of each layer's batch means and deviations, averaged over channels."""
         share = 1 / max(1, self._count - 1)
         return {
             name: {"mean": float(squares[0].mean() * share), "std": float(squares[1].mean() * share)}

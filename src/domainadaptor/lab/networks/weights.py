@@ -1,4 +1,4 @@
-"""Weights from files, without running code from them, and with an explanation where they do not fit."""
+"""Weights files: reading them without running code, and loading them into networks."""
 
 import argparse
 import pickle
@@ -22,13 +22,16 @@ from domainadaptor.options import check_choice, check_count, check_number
 
 RESIZES = ("crop", "squash")
 PICKLED = (".pt", ".pth", ".th", ".tar", ".bin", ".ckpt", ".pkl", ".t7")
-EXTRA_HEADS = "heads."  # before the names of what a checkpoint holds besides its network
-_COUNTER = "num_batches_tracked"  # which old files do not have
-_AVERAGED = "n_averaged"  # a counter that torch's averaged models keep beside module.*
+EXTRA_HEADS = "heads."  # prefix of the tensors that a checkpoint holds besides its network
+_COUNTER = "num_batches_tracked"  # missing in old files
+_AVERAGED = "n_averaged"  # a counter of torch's AveragedModel
 _OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12])\.")  # norm.1. is norm1. now
 _NESTED = ("state_dict", "model_state_dict", "model_dict", "model", "network", "net", "weights", "state")
-_DOMAINBED = ("featurizer.network.", "classifier.")  # body and head; both are there again as network.0. and network.1.
-# What people save beside tensors, all of it plain values: the options of a program, and numbers of numpy's.
+_DOMAINBED = (
+    "featurizer.network.",
+    "classifier.",
+)  # backbone and head, which are repeated as network.0. and network.1.
+# Plain values that people save with tensors: the options of a program, and numbers of numpy.
 _HARMLESS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     argparse.Namespace,
     np.dtype,
@@ -43,10 +46,10 @@ def is_weights_file(name: str) -> bool:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors in a safetensors file, or in a .pt or .pth file that holds nothing but tensors and plain values.
+    """Return the tensors of a safetensors file, or of a .pt or .pth file that holds only tensors and plain values.
 
     Raises:
-        BadFile: It is missing, damaged, of another kind, or loading it would run code.
+        BadFile: It is missing, corrupt, of another format, or could run code.
     """
     if not path.is_file():
         raise BadFile(f"no weights at {str(path)!r}: expected a .safetensors, .pt or .pth file; nothing is downloaded")
@@ -55,14 +58,14 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         try:
             return load_file(path)
         except (SafetensorError, OSError) as error:
-            raise BadFile(f"{str(path)!r} is not a whole safetensors file: {error}") from error
+            raise BadFile(f"{str(path)!r} is not a complete safetensors file: {error}") from error
     if not name.endswith(PICKLED):
         raise BadFile(f"{str(path)!r}: expected .safetensors, .pt or .pth; formats that can run code are refused")
     return _state_dict(_read_pickled(path), path)
 
 
 def load_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, classes: Sequence[str] = ()) -> None:
-    """Loads weights into a network, all of them or none.
+    """Load weights into a network, all of them or none.
 
     Raises:
         BadFile: Names, shapes, the number of classes or the values do not fit.
@@ -87,9 +90,9 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, 
 
 
 def load_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Loads tensors under the module's own names, as those of its layers' present versions.
+    """Load tensors by the module's names, with the current versions of its layers.
 
-    A plain dictionary has no versions, and torchvision's MNASNet takes such tensors for those of its first.
+    A plain dictionary has no versions, and torchvision's MNASNet takes it for the first version.
     """
     versioned = module.state_dict()
     versioned.clear()
@@ -98,7 +101,7 @@ def load_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def count_classes(weights: Mapping[str, Tensor], network: nn.Module, head: Collection[str]) -> int | None:
-    """How many classes the weights predict, by the tensors of the network's head; None where those are absent."""
+    """Return the number of classes that weights predict, by the tensors of the head; None if those are absent."""
     given = match_names(weights, network.state_dict())
     return next((int(given[key].shape[0]) for key in head if key in given and given[key].ndim), None)
 
@@ -108,19 +111,19 @@ def _read_pickled(path: Path) -> object:
         raise BadFile(f"{str(path)!r} is a TorchScript or exported program, which can run code; {_SAVE_TENSORS}")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's remarks on how it was pickled; what matters is said below
+            warnings.simplefilter("ignore")  # torch warns about old pickles that it can read
             with torch.serialization.safe_globals(_HARMLESS):
                 return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise BadFile(
-            f"{str(path)!r} holds more than tensors (or is damaged), and loading it could run code: {_SAVE_TENSORS}"
+            f"{str(path)!r} holds more than tensors (or is corrupt), and loading it could run code: {_SAVE_TENSORS}"
         ) from error
     except Exception as error:
-        raise BadFile(f"{str(path)!r} is not a torch file, or is damaged ({type(error).__name__}: {error})") from error
+        raise BadFile(f"{str(path)!r} is not a torch file, or is corrupt ({type(error).__name__}: {error})") from error
 
 
 def _is_program(path: Path) -> bool:
-    """Whether it is a TorchScript or exported archive; a damaged one is for the reader to refuse."""
+    """Return whether a file is a TorchScript or exported archive; False if it is corrupt."""
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith("constants.pkl") or "/code/" in name for name in archive.namelist())
@@ -149,9 +152,10 @@ def _is_state_dict(value: object) -> bool:
 
 
 def match_names(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Removes what wrappers put before every name (module., _orig_mod., model.), where no name fits as it is.
+    """Return weights by the names of a network.
 
-    Names that torchvision once had are taken for what they are now, and so is a head under another name.
+    Prefixes of wrappers (module., _orig_mod., model.) are removed if no name fits otherwise. Old names of torchvision
+    and heads with another name are renamed.
     """
     given = _one_network(weights)
     given = {key: tensor for key, tensor in given.items() if key != _AVERAGED or key in own}
@@ -164,14 +168,14 @@ def match_names(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dic
 
 
 def _one_network(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The body and the head of an algorithm of DomainBed, each once; anything else as it is."""
+    """Return backbone and head of a DomainBed algorithm once each; anything else as it is."""
     if not all(any(key.startswith(prefix) for key in weights) for prefix in _DOMAINBED):
         return dict(weights)
     return {key.removeprefix(_DOMAINBED[0]): tensor for key, tensor in weights.items() if key.startswith(_DOMAINBED)}
 
 
 def _with_own_head(given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Names a linear layer as the network does, where it is all that has another name: fc is linear elsewhere."""
+    """Rename a linear layer to the network's name if no other name differs: some call fc "linear"."""
     layers = []
     for some, others in ((own, given), (given, own)):
         alone = [key for key in some if key not in others and not key.endswith(_COUNTER)]
@@ -194,13 +198,13 @@ def _shape_message(
     if heads:
         return (
             f"{str(path)!r} predicts {heads[0]} classes, but {len(classes)} class names were given "
-            f"({join_names(list(classes))}); give the {heads[0]} names that it was trained with, in order ({rows})"
+            f"({join_names(list(classes))}); pass the {heads[0]} names that it was trained with, in order ({rows})"
         )
     return f"{str(path)!r}: {len(wrong)} tensors have other shapes: {rows}; is it the right network?"
 
 
 def check_values(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Refuses tensors that no trained network has.
+    """Refuse tensors that no trained network has.
 
     Raises:
         BadFile: A tensor has no values, or impossible ones.
@@ -217,19 +221,19 @@ def check_values(weights: Mapping[str, Tensor], path: Path) -> None:
         )
     negative = [key for key, t in weights.items() if key.endswith("running_var") and bool((t < 0).any())]
     if negative:
-        raise BadFile(f"{str(path)!r} has negative variances in {join_names(negative)}; the file is damaged")
+        raise BadFile(f"{str(path)!r} has negative variances in {join_names(negative)}; the file is corrupt")
 
 
 def join_names(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     return (", ".join(names[:6]) or "none") + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 @dataclass(frozen=True)
 class WeightsOptions:
-    """How images are given to raw weights, and what their outputs are; None and () leave the network's usual."""
+    """The user's preprocessing and classes for third-party weights; None and () are the network's defaults."""
 
-    resize: str | None = None  # "crop": shorter side and center crop; "squash": both sides, without a crop
+    resize: str | None = None  # "crop": shorter side, then center crop; "squash": both sides
     size: int | None = None
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
@@ -248,44 +252,44 @@ class WeightsOptions:
                 check_number(name, value, low=0, above=name == "std")
 
     def settings(self) -> dict[str, Any]:
-        """What was said, for a record; nothing where nothing was."""
-        said = {
+        """Return what the user gave, for a record."""
+        given = {
             "resize": self.resize,
             "size": self.size,
             "mean": None if self.mean is None else list(self.mean),
             "std": None if self.std is None else list(self.std),
             "classes": list(self.classes) or None,
         }
-        return {name: value for name, value in said.items() if value is not None}
+        return {name: value for name, value in given.items() if value is not None}
 
-    def words(self) -> list[str]:
-        """The same as options of a command, with the file that names the classes."""
-        words: list[str] = []
+    def flags(self) -> list[str]:
+        """Return the same as options of a command, with the file that names the classes."""
+        flags: list[str] = []
         for name, value in self.settings().items():
             values = [self.file] if name == "classes" else value if isinstance(value, list) else [value]
-            words += [f"--{name}", *map(str, values)]
-        return words
+            flags += [f"--{name}", *map(str, values)]
+        return flags
 
-    def check_wanted(self, what: str) -> None:
-        """Refuses what was said where something else knows better.
+    def refuse(self, what: str) -> None:
+        """Refuse options for a network that includes them.
 
         Raises:
-            BadOption: Something was said.
+            BadOption: The user gave one.
         """
         for name in self.settings():
             raise BadOption(
-                f"{what} has its own preprocessing and classes: leave out --{name}, which is for --weights FILE"
+                f"{what} includes its preprocessing and classes: leave out --{name}, which is for --weights FILE"
             )
 
-    def applied(self, usual: Preprocessing) -> Preprocessing:
-        """The network's usual preprocessing with what was said."""
+    def apply_to(self, usual: Preprocessing) -> Preprocessing:
+        """Return the network's default preprocessing with the user's options."""
         own = usual if self.size is None else usual.at(self.size)
         if self.resize == "squash":
             own = replace(own, resize=own.size, squash=True)
         elif self.resize == "crop":
             own = replace(own, squash=False)
         mean, std = (
-            tuple(map(float, said)) if said is not None else kept
-            for said, kept in ((self.mean, own.mean), (self.std, own.std))
+            tuple(map(float, given)) if given is not None else kept
+            for given, kept in ((self.mean, own.mean), (self.std, own.std))
         )
         return replace(own, mean=mean, std=std)

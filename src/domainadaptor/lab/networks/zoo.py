@@ -1,4 +1,7 @@
-"""Torchvision, timm and CIFAR classifiers by name, with the preprocessing that belongs to each."""
+"""Networks by name: torchvision, timm and CIFAR ResNets, each with its preprocessing.
+
+To add a library of networks, write its two functions here and add them to `_LIBRARIES`.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,28 +21,28 @@ from domainadaptor.options import suggestion
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """A network that can be built: its name, how, and its preprocessing."""
+    """A network that can be built, with its preprocessing."""
 
     name: str
     preprocessing: Preprocessing
     classes: int  # of the published network
     make: Callable[[int], nn.Module]
-    by_file: Mapping[str, Preprocessing] = field(default_factory=dict)  # of weights that are published in such a file
+    by_file: Mapping[str, Preprocessing] = field(default_factory=dict)  # by the name of a published weights file
 
     def build(self, classes: int, seed: int = 0) -> nn.Module:
-        """The network with random weights, the same for the same seed, in eval mode."""
+        """Return the network in eval mode, with random weights that depend on the seed alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return self.make(classes).eval()
 
     def head_tensors(self) -> tuple[str, ...]:
-        """The names of the tensors that depend on the number of classes: those of the head, and of auxiliary ones."""
+        """Return the names of the tensors that depend on the number of classes, including auxiliary heads."""
         few, more = self._shapes(2), self._shapes(3)
         return tuple(name for name, shape in few.items() if shape != more[name])
 
     def _shapes(self, classes: int) -> dict[str, torch.Size]:
         try:
-            with torch.device("meta"):  # shapes alone take no memory and no time
+            with torch.device("meta"):  # shapes need neither memory nor time
                 network = self.make(classes)
         except NotImplementedError:  # torchvision's RegNets compute their widths with tensors
             network = self.build(classes)
@@ -47,28 +50,21 @@ class NetworkSpec:
 
 
 def find_network(name: str) -> NetworkSpec:
-    """The network of that name, from torchvision, timm or the CIFAR ResNets; "timm:NAME" and so on say which.
+    """Return the network of that name; a prefix such as "timm:" names the library.
 
     Raises:
-        BadOption: There is none; the message has the nearest names.
+        BadOption: There is none; the message has the nearest name.
     """
     library, _, rest = name.rpartition(":")
-    theirs = {"torchvision": _torchvision_names, "timm": timm.list_models, "cifar": _cifar_names}
-    if library and library not in theirs:
-        raise BadOption(f"unknown library {library!r} in {name!r}; {suggestion(library, theirs)}")
-    if library in ("", "torchvision") and rest in _torchvision_names():
-        return _from_torchvision(rest)
-    if library in ("", "cifar") and rest in _cifar_names():
-        return _for_cifar(rest)
-    if library in ("", "timm") and rest.partition(".")[0] in timm.list_models():
-        return _from_timm(rest)
-    known = theirs[library]() if library else [name for names in theirs.values() for name in names()]
-    raise BadOption(f"unknown network {name!r}; {_nearest(rest, known)}")
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    guess = suggestion(name, known).partition("available:")[0].strip()
-    return f"{guess or 'nothing is near it'} ({len(known)} networks of torchvision, timm and CIFAR are known)"
+    if library and library not in _LIBRARIES:
+        raise BadOption(f"unknown library {library!r} in {name!r}; {suggestion(library, _LIBRARIES)}")
+    libraries = [_LIBRARIES[library]] if library else list(_LIBRARIES.values())
+    for names, spec in libraries:
+        if rest.partition(".")[0] in names() and (spec is _from_timm or "." not in rest):
+            return spec(rest)
+    known = [known for names, _ in libraries for known in names()]
+    near = suggestion(rest, known).partition(" available:")[0]
+    raise BadOption(f"unknown network {name!r}; {near} ({len(known)} networks of {', '.join(_LIBRARIES)} are known)")
 
 
 def _torchvision_names() -> list[str]:
@@ -87,7 +83,7 @@ def _for_cifar(name: str) -> NetworkSpec:
 def _from_torchvision(name: str) -> NetworkSpec:
     published = torchvision.models.get_model_weights(name)
     by_file = {weights.url.rpartition("/")[2]: _transforms(weights) for weights in published}
-    # As torchvision builds them for its weights, which want other means than the usual ones and make them themselves.
+    # As torchvision builds them for its weights, which transform the images themselves.
     theirs = {"init_weights": True, "transform_input": True}
     extra: dict[str, Any] = theirs if name in ("googlenet", "inception_v3") else {}
 
@@ -108,12 +104,12 @@ def _from_timm(name: str) -> NetworkSpec:
     try:
         published = timm.get_pretrained_cfg(name, allow_unregistered=False)
     except RuntimeError as error:
-        raise BadOption(f"timm knows no weights {name!r}: leave out what follows the dot") from error
+        raise BadOption(f"timm has no weights {name!r}: leave out what follows the dot") from error
     config = resolve_data_config(pretrained_cfg=published.to_dict() if published else {})
     *_, height, size = config["input_size"]
     if height != size or config.get("crop_mode") == "border":
         raise BadOption(
-            f"timm:{name} takes images that are not square, or padded; such preprocessing is not known here"
+            f"timm:{name} needs images that are not square, or padded, which is not supported; choose another network"
         )
     resize = int(size / config["crop_pct"])
     squash = config.get("crop_mode") == "squash"
@@ -124,3 +120,11 @@ def _from_timm(name: str) -> NetworkSpec:
 
     classes = (published.num_classes if published else 0) or 1000  # 0: published without a head
     return NetworkSpec(f"timm:{name}", preprocessing, classes, make)
+
+
+# Library -> the names of its networks, and a function from a name to its spec; the first library with a name wins.
+_LIBRARIES: dict[str, tuple[Callable[[], list[str]], Callable[[str], NetworkSpec]]] = {
+    "torchvision": (_torchvision_names, _from_torchvision),
+    "cifar": (_cifar_names, _for_cifar),
+    "timm": (timm.list_models, _from_timm),
+}
