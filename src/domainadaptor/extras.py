@@ -7,8 +7,8 @@ from domainadaptor.errors import MissingExtra
 __all__ = ["require_extra"]
 
 _LAB = (
-    *("matplotlib", "numpy", "PIL", "platformdirs", "psutil", "pydantic", "safetensors", "sklearn", "timm"),
-    "torchvision",
+    *("jinja2", "markdown_it", "matplotlib", "numpy", "pandas", "PIL", "platformdirs", "psutil", "pydantic"),
+    *("safetensors", "sklearn", "timm", "torchvision"),
 )
 _PACKAGES = {"lab": _LAB, "cli": (*_LAB, "rich", "typer"), "hf": ("transformers",)}  # as in pyproject.toml
 

@@ -244,7 +244,7 @@ def test_the_tables_have_what_is_counted_of_each_domain_and_class(program, base)
     words = arguments(base, "--method", "tent", "--protocol", "mixed-images", "--target", "night")
     (record,) = json.loads(program(*words, "--json").stdout)
     shown = program(*words, "--by-class", "--details").stdout
-    for heading in ("untouched", "before", "changed", "ECE", "memory", "times"):
+    for heading in ("source", "before", "changed", "ECE", "memory", "relative"):
         assert heading in shown
     score = record["scores"]["night"]
     assert f"{100 * score['changed'] / score['images']:.1f}" in shown

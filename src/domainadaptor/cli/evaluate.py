@@ -49,10 +49,13 @@ if TYPE_CHECKING:  # they take seconds to import
     from domainadaptor.lab.experiments.networks import LocatedNetwork
     from domainadaptor.lab.experiments.run_spec import RunSpec
     from domainadaptor.lab.experiments.runner import Runner
+    from domainadaptor.lab.records.runs import EvaluationRecord, RunRecord
 
-# Headings of reports, with digits.
-_ACCURACY = {"images": 0, "untouched": 1, "before step": 1, "after": 1, "better": 1, "worse": 1}
-_PRICE = {"changed": 1, "ECE untouched": 1, "ECE after": 1, "ms a batch": 0, "times plain": 2, "memory, MB": 0}
+# Columns of the tables, with digits.
+_ACCURACY = {"images": 0, "source model": 1, "before step": 1, "after": 1, "better": 1, "worse": 1}
+_COST = {
+    "changed": 1, "ECE source model": 1, "ECE after": 1, "ms per batch": 0, "relative time": 2, "peak memory, MB": 0,
+}  # fmt: skip
 
 
 def evaluate(
@@ -176,12 +179,12 @@ def evaluate(
         for name in methods
     ]
     records = _run(runner, specs, output)
-    records.sort(key=lambda record: methods.index(record["run"]["method"] or methods[0]))
+    records.sort(key=lambda record: methods.index(record.run.method or methods[0]))
     if as_json:
-        print_json(records)
+        print_json([{"id": record.id, **record.model_dump(mode="json", by_alias=True)} for record in records])
     else:
         _show(records, details, by_class)
-    skipped = {name: why for record in records for name, why in record.get("skipped", {}).items()}
+    skipped = {name: why for record in _evaluations(records) for name, why in record.skipped.items()}
     for name, why in skipped.items():
         print_text(f"skipped {name}: {why}", err)
     if skipped:
@@ -214,43 +217,51 @@ def _unseen(runner: "Runner", located: "LocatedNetwork", dataset: str, options: 
     return [name for name in domains if name not in sources] or list(domains)
 
 
-def _run(runner: "Runner", specs: "Sequence[RunSpec]", output: Path | None) -> list[dict[str, Any]]:
+def _run(runner: "Runner", specs: "Sequence[RunSpec]", output: Path | None) -> list["RunRecord"]:
     from domainadaptor.lab.experiments.sweep import run_once
     from domainadaptor.lab.records.store import Store
 
-    records = []
+    records: list[RunRecord] = []
     with ExitStack() as stack:
         store = None if output is None else stack.enter_context(Store(output, lambda text: show_notes([text])))
         bar = stack.enter_context(progress_bar(total=0))
         for spec in specs:
             bar.say(f"{spec.measure or spec.method} on {'+'.join(spec.domains)}")
-            found = runner.run(spec, bar.at) if store is None else run_once(spec, runner, store, bar.at)
-            records.append({"id": found.id, **found.model_dump(mode="json", by_alias=True)})
+            records.append(runner.run(spec, bar.at) if store is None else run_once(spec, runner, store, bar.at))
     return records
 
 
-def _show(records: Sequence[Mapping[str, Any]], details: bool, by_class: bool) -> None:
-    if records[0]["kind"] == "measurement":
-        print_json([record["values"] for record in records])
+def _evaluations(records: Sequence["RunRecord"]) -> list["EvaluationRecord"]:
+    from domainadaptor.lab.records.runs import EvaluationRecord
+
+    return [record for record in records if isinstance(record, EvaluationRecord)]
+
+
+def _show(records: Sequence["RunRecord"], details: bool, by_class: bool) -> None:
+    from domainadaptor.lab.records.runs import MeasurementRecord
+
+    if measured := [record.values for record in records if isinstance(record, MeasurementRecord)]:
+        print_json(measured)
     else:
-        _show_accuracy(records)
+        found = _evaluations(records)
+        _show_accuracy(found)
         if details:
-            _show_details(records)
+            _show_details(found)
         if by_class:
-            _show_classes(records)
-    show_notes(dict.fromkeys(note for record in records for note in record["notes"]))
+            _show_classes(found)
+    show_notes(dict.fromkeys(note for record in records for note in record.notes))
 
 
-def _show_accuracy(records: Sequence[Mapping[str, Any]]) -> None:
+def _show_accuracy(records: Sequence["EvaluationRecord"]) -> None:
     """Print a row per domain and a column per method, the source model first."""
     columns: dict[str, dict[str, float]] = {}
     for record in records:
-        for domain, score in record["scores"].items():
-            for name, right in (("source model", score["source_right"]), (record["run"]["method"], score["right"])):
-                columns.setdefault(name, {})[domain] = 100 * right / score["images"]
+        for domain, score in record.scores.items():
+            for name, right in (("source model", score.source_right), (record.run.method, score.right)):
+                columns.setdefault(name, {})[domain] = 100 * right / score.images
     if columns.get("source") == columns["source model"]:
         del columns["source"]
-    table = Table(Column("domain", overflow="fold"), title=f"Accuracy (%), {records[0]['run']['protocol']}")
+    table = Table(Column("domain", overflow="fold"), title=f"Accuracy (%), {records[0].run.protocol}")
     for name in columns:
         table.add_column(Text(name), justify="right", overflow="fold")
     for domain in columns["source model"]:
@@ -261,35 +272,36 @@ def _show_accuracy(records: Sequence[Mapping[str, Any]]) -> None:
     out.print(table)
 
 
-def _show_details(records: Sequence[Mapping[str, Any]]) -> None:
-    from domainadaptor.lab.reports.grid import number
-    from domainadaptor.lab.reports.views.details import MEANING, domain_numbers, numbers_of
+def _show_details(records: Sequence["EvaluationRecord"]) -> None:
+    from domainadaptor.lab.reports.details import MEANING, numbers_of, of_domain
+    from domainadaptor.lab.reports.numbers import number
 
     for title, headings, caption in (
-        (f"Accuracy in percent, {records[0]['run']['protocol']}", _ACCURACY, ""),
-        ("Changed answers in percent, calibration, time, memory", _PRICE, MEANING),
+        (f"Accuracy in percent, {records[0].run.protocol}", _ACCURACY, ""),
+        ("Changed answers in percent, calibration, time, memory", _COST, MEANING),
     ):
         columns = [Column(name, justify="right", width=max(map(len, [*name.split(), "10,000"]))) for name in headings]
         table = Table(Column("method, domain", no_wrap=True), *columns, title=title, caption=caption)
         for at, record in enumerate(records):
-            several = len(record["scores"]) > 1  # in one stream: time and memory are known of all together
-            lines = {f"  {domain}": domain_numbers([record], domain) for domain in record["scores"]}
-            if at == 0 or record["run"]["method"] != records[at - 1]["run"]["method"]:
-                lines = {record["run"]["method"]: numbers_of([record]) if several else {}} | lines
+            several = len(record.scores) > 1  # in one stream: time and memory are known only for all together
+            lines = {f"  {domain}": numbers_of([of_domain(record, domain)]) for domain in record.scores}
+            if at == 0 or record.run.method != records[at - 1].run.method:
+                lines = {record.run.method: numbers_of([record]) if several else {}} | lines
             for label, known in lines.items():
                 table.add_row(Text(label), *(number(known.get(name), digits) for name, digits in headings.items()))
         out.print(table)
 
 
-def _show_classes(records: Sequence[Mapping[str, Any]]) -> None:
-    from domainadaptor.lab.reports.grid import number
-    from domainadaptor.lab.reports.views.details import class_numbers
+def _show_classes(records: Sequence["EvaluationRecord"]) -> None:
+    from domainadaptor.lab.reports.counts import class_accuracies
+    from domainadaptor.lab.reports.details import of_domain
+    from domainadaptor.lab.reports.numbers import number
 
     headings = [Column(name, no_wrap=True) for name in ("method", "domain", "class")]
-    table = Table(*headings, "images", "untouched", "after", title="Accuracy in percent, by class")
+    table = Table(*headings, "images", "source model", "after", title="Accuracy in percent, by class")
     for record in records:
-        for domain in record.get("scores", ()):
-            for name, images, untouched, after in class_numbers([record], domain):
-                words = (record["run"]["method"], domain, name, str(images))
-                table.add_row(*map(Text, words), number(untouched), number(after))
+        for domain in record.scores:
+            for name, images, source, after in class_accuracies([of_domain(record, domain)]):
+                words = (record.run.method, domain, name, str(images))
+                table.add_row(*map(Text, words), number(source), number(after))
     out.print(table)

@@ -1,73 +1,84 @@
 """`domainadaptor report`: tables, figures and a page from records."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from domainadaptor.cli.terminal import Exit, Json, Root, out, print_json, show_notes
-from domainadaptor.errors import AdaptationError
 
-if TYPE_CHECKING:  # they take seconds to import
+if TYPE_CHECKING:  # the lab takes seconds to import
     from PIL import Image
 
     from domainadaptor.lab.data.domains import DomainDataset
+    from domainadaptor.lab.records.runs import RunSettings
     from domainadaptor.lab.reports.error_analysis import ImageReader
-    from domainadaptor.lab.reports.report import Report
+    from domainadaptor.lab.reports.report import ResultsReport
 
 
 def report(
     folder: Annotated[
         Path,
-        typer.Argument(help="What `run` or `evaluate` wrote, or a folder with records of training runs, at any depth."),
+        typer.Argument(help="A results folder of `run` or `evaluate`, or a folder with training runs at any depth."),
     ] = Path("results"),
     output: Annotated[
-        Path | None, typer.Option(help="Folder for the page, tables and figures; FOLDER itself otherwise.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for page, tables and figures; FOLDER otherwise.")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One experiment alone, as comparison; its page is NAME.html.")
+        str | None, typer.Option(metavar="NAME", help="One experiment, such as comparison; its page is NAME.html.")
+    ] = None,
+    publish_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--publish", metavar="DIR", help="Also write what belongs in git: Markdown, results.csv, --figure."
+        ),
+    ] = None,
+    figure: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A figure to publish, such as training; repeatable.")
     ] = None,
     root: Root = None,
     json_wanted: Json = False,
 ) -> None:
-    """Make tables, figures and one HTML page from records, beside the paper's numbers; nothing is run again.
+    """Write tables, figures and one HTML page from records, next to the paper's numbers; nothing is run again.
 
-    Writes index.html, which needs no network, and for each experiment a Markdown, a CSV and a LaTeX file, with figures
-    as PNG and SVG; details/ has calibration, changed answers, time, memory and every class, by domain. With the data
-    (--root), it also shows test images whose answer changed.
+    Writes index.html, which needs no network; for each experiment a Markdown and a LaTeX file; results.csv with all
+    numbers; details.csv with calibration, changed answers, time and memory by domain and class; figures as PNG and SVG.
+    With the data (--root), test images whose answer changed are shown too.
     """
-    from domainadaptor.lab.reports.report import as_json, build, write
+    from domainadaptor.lab.reports.report import as_json, build, publish, write
 
     found = build(folder, only, image_reader(root))
     files = write(found, output or folder)
+    if publish_to is not None:
+        files += publish(found, publish_to, figure or [])
     if json_wanted:
         print_json(as_json(found, files))
     else:
-        _say(found, output or folder, len(files))
+        _summarize(found, output or folder, len(files))
     show_notes(found.problems())
-    if found.damaged:
+    if found.corrupt:
         raise typer.Exit(Exit.SOME_SKIPPED)
 
 
 def image_reader(root: Path | None) -> "ImageReader":
-    """Reads test images by data set, domain and name, where they are on this machine."""
+    """Return a function that reads test images by data set, domain and name, if they are on this machine."""
+    from domainadaptor.errors import AdaptationError
     from domainadaptor.lab.data.registry import open_dataset
 
     opened: dict[str, DomainDataset | None] = {}
 
-    def dataset(run: Mapping[str, Any]) -> "DomainDataset | None":
-        key = repr((run.get("dataset"), run.get("data_options")))
+    def dataset(run: "RunSettings") -> "DomainDataset | None":
+        key = repr((run.dataset, run.data_options))
         if key not in opened:
             try:
-                opened[key] = open_dataset(str(run.get("dataset")), root, **run.get("data_options", {}))
-            except AdaptationError:  # the page says that it is not there
+                opened[key] = open_dataset(run.dataset, root, **run.data_options)
+            except AdaptationError:  # the page mentions it
                 opened[key] = None
         return opened[key]
 
-    def read(run: Mapping[str, Any], domain: str, name: str) -> "Image.Image | None":
-        there = dataset(run)
-        known = there and there.domains.get(domain)
+    def read(run: "RunSettings", domain: str, name: str) -> "Image.Image | None":
+        found = dataset(run)
+        known = found and found.domains.get(domain)
         if not known or not any(example.name == name for example in known.examples):
             return None
         try:
@@ -78,13 +89,15 @@ def image_reader(root: Path | None) -> "ImageReader":
     return read
 
 
-def _say(found: "Report", output: Path, files: int) -> None:
+def _summarize(found: "ResultsReport", output: Path, files: int) -> None:
+    lines = []
     for chapter in found.chapters:
-        gaps = [gap for section in chapter.sections for gap in section.shown.gaps]
+        gaps = chapter.gaps()
         failed = sum(bool(gap.failed) for gap in gaps)
-        state = "complete" if not gaps else f"{len(gaps) - failed} runs missing, {failed} failed"
-        out.print(f"{chapter.plan.name}: {chapter.plan.title} ({state})", markup=False, highlight=False, soft_wrap=True)
+        state = f"{len(gaps) - failed} runs missing, {failed} failed" if gaps else "complete"
+        lines.append(f"{chapter.plan.name}: {chapter.plan.title} ({state})")
     if found.training:
-        out.print(f"training: {len(found.training)} ways of training", highlight=False)
-    page = output / f"{found.name}.html"
-    out.print(f"{files} files written; open {page}", markup=False, highlight=False, soft_wrap=True)
+        recipes = len(found.training)
+        lines.append(f"training: {recipes} recipe{'' if recipes == 1 else 's'}")
+    lines.append(f"{files} files written; open {output / found.name}.html")
+    out.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)

@@ -3,84 +3,88 @@ import math
 import numpy as np
 import pytest
 
+from domainadaptor.lab.records.runs import ComparedSeconds, Seconds
 from domainadaptor.lab.reports.counts import (
     accuracy,
     calibration_error,
     confusion,
-    memory,
     milliseconds,
-    plain_milliseconds,
-    ratio,
-    total,
+    peak_memory,
+    relative_time,
+    source_milliseconds,
 )
+from tests.lab.reports.folder import Folder
 
 
-def record(images, right, **more):
-    score = {"images": images, "right": right, "source_right": right - 1, "before_right": right - 2}
-    return {"scores": {"a": score}, **more}
+@pytest.fixture
+def two(tmp_path):
+    """Two records of very different sizes."""
+    small, large = Folder(tmp_path, images=10), Folder(tmp_path, images=90)
+    return small.record(["photo"], "tent"), large.record(["sketch"], "tent")
 
 
-def test_accuracy_pools_counts_and_never_averages():
-    records = [record(10, 9), record(90, 9)]
-    assert accuracy(records) == 18.0  # the average of averages would be 50
-    assert accuracy(records, "source") == 16.0
-    assert accuracy(records, "before") == 14.0
-    assert total(records, "images") == 100
+def test_accuracy_pools_counts_and_never_averages(two):
+    right = [next(iter(record.scores.values())).right for record in two]
+    assert accuracy(two) == sum(right)
+    assert accuracy(two) != pytest.approx((100 * right[0] / 10 + 100 * right[1] / 90) / 2)
+    source = [next(iter(record.scores.values())).source_right for record in two]
+    assert accuracy(two, "source") == sum(source)
     assert accuracy([]) is None
 
 
-def test_accuracy_pools_the_domains_of_a_record():
-    two = {"scores": {"a": record(10, 9)["scores"]["a"], "b": record(90, 9)["scores"]["a"]}}
-    assert accuracy([two]) == 18.0
+def test_accuracy_pools_the_domains_of_a_record(two):
+    both = two[0].model_copy(update={"scores": {**two[0].scores, **two[1].scores}})
+    assert accuracy([both]) == accuracy(two)
 
 
-def test_calibration_error_is_the_literal_sum_over_bins():
+def test_calibration_error_is_the_literal_sum_over_bins(two):
     rng = np.random.default_rng(0)
     sure, right = rng.random(500), rng.random(500) < 0.6
-    bins = [[0, 0.0, 0] for _ in range(15)]
-    for confidence, correct in zip(sure, right, strict=True):
-        entry = bins[min(14, int(confidence * 15))]
-        entry[0] += 1
-        entry[1] += confidence
-        entry[2] += int(correct)
+    at = np.minimum((sure * 15).astype(int), 14)
+    bins = [(int((at == b).sum()), float(sure[at == b].sum()), int(right[at == b].sum())) for b in range(15)]
     literal = 0.0
-    for at in range(15):
-        inside = [at == min(14, int(confidence * 15)) for confidence in sure]
+    for number in range(15):
+        inside = [number == min(14, int(confidence * 15)) for confidence in sure]
         if any(inside):
-            gap = abs(np.mean(right[inside]) - np.mean(sure[inside]))
-            literal += sum(inside) / 500 * gap
+            literal += sum(inside) / 500 * abs(np.mean(right[inside]) - np.mean(sure[inside]))
     # Counted in two records, it is still that of all images together.
-    halves = [[[c[0] if keep else 0, c[1] if keep else 0.0, c[2] if keep else 0] for c in bins] for keep in (1, 0)]
-    records = [{"scores": {"a": {"calibration": half}}} for half in halves]
+    halves = [tuple(b if number % 2 == half else (0, 0.0, 0) for number, b in enumerate(bins)) for half in (0, 1)]
+    records = []
+    for record, half in zip(two, halves, strict=True):
+        ((domain, score),) = record.scores.items()
+        records.append(record.model_copy(update={"scores": {domain: score.model_copy(update={"calibration": half})}}))
     assert math.isclose(calibration_error(records), 100 * literal, rel_tol=1e-9)
-    assert calibration_error(records, "source") is None
+    assert calibration_error([]) is None
 
 
-def test_time_is_per_batch_and_against_plain():
-    records = [
-        {"seconds": {"batches": 2, "adapting": 0.6, "plain": 0.2}},
-        {"seconds": {"batches": 6, "adapting": 1, "plain": 0.2}},
-    ]
+def test_time_is_per_batch_and_relative_to_the_source_model_on_the_same_batches(two):
+    def timed(batches, adapting, compared):
+        shared = ComparedSeconds(batches=compared[0], adapting=compared[1], plain=compared[2])
+        seconds = Seconds(batches=batches, images=1, adapting=adapting, compared=shared)
+        return two[0].model_copy(update={"seconds": seconds})
+
+    records = [timed(2, 0.6, (2, 0.6, 0.2)), timed(6, 1.0, (6, 1.0, 0.2))]
     assert milliseconds(records) == pytest.approx(200)
-    assert plain_milliseconds(records) == pytest.approx(50)
-    assert ratio(records) == pytest.approx(4)
-    # In these, plain inference was timed on some of the batches: the first are slow.
-    later = {"batches": 6, "adapting": 5, "compared": {"batches": 2, "adapting": 3, "plain": 1}}
-    assert milliseconds([{"seconds": later}]) == pytest.approx(5000 / 6)
-    assert plain_milliseconds([{"seconds": later}]) == pytest.approx(500)
-    assert ratio([{"seconds": later}]) == pytest.approx(3)
-    assert ratio([*records, {"seconds": later}]) == pytest.approx((0.6 + 1 + 3) / (0.2 + 0.2 + 1))
-    assert milliseconds([{}]) is None
-    assert plain_milliseconds([{}]) is None
-    assert ratio([{}]) is None
+    assert source_milliseconds(records) == pytest.approx(50)
+    assert relative_time(records) == pytest.approx(4)
+    # Here the source model was timed on some of the batches only.
+    later = timed(6, 5.0, (2, 3.0, 1.0))
+    assert milliseconds([later]) == pytest.approx(5000 / 6)
+    assert source_milliseconds([later]) == pytest.approx(500)
+    assert relative_time([*records, later]) == pytest.approx((0.6 + 1 + 3) / (0.2 + 0.2 + 1))
+    unknown = two[0].model_copy(update={"seconds": None})
+    assert milliseconds([unknown]) is source_milliseconds([unknown]) is relative_time([unknown]) is None
 
 
-def test_memory_is_the_worst():
-    assert memory([{"memory": 3.0}, {"memory": None}, {"memory": 7.5}]) == 7.5
-    assert memory([{"memory": None}]) is None
+def test_memory_is_that_of_the_worst_run(two):
+    first, second = (
+        record.model_copy(update={"memory": value}) for record, value in zip(two, (3.0, None), strict=True)
+    )
+    assert peak_memory([first, second, first.model_copy(update={"memory": 7.5})]) == 7.5
+    assert peak_memory([second]) is None
 
 
-def test_confusion_is_a_sum():
-    records = [{"scores": {"a": {"confusion": [[1, 2], [3, 4]]}, "b": {"confusion": [[1, 0], [0, 1]]}}}]
-    assert confusion(records).tolist() == [[2, 2], [3, 5]]
-    assert confusion(records, "source") is None
+def test_confusion_is_a_sum(two):
+    matrices = [np.array(next(iter(record.scores.values())).confusion) for record in two]
+    assert (confusion(two) == sum(matrices)).all()
+    assert confusion([], "source") is None

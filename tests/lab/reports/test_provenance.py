@@ -1,16 +1,17 @@
-"""How the numbers of a table were obtained, in words."""
-
-from domainadaptor.lab.reports.provenance import origin
-from tests.lab.reports.folder import asked, table
+from domainadaptor.lab.reports.provenance import provenance
+from tests.lab.reports.folder import planned_row, selected, table
 
 
-def test_what_a_method_took_by_itself_and_what_images_went_through_is_said(made):
-    seen = {"size": 64, "resize": 73, "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.2, 0.2], "interpolation": "bicubic"}
-    record = made.record(
-        ["sketch"], "tent", options={"lr": 0.5}, defaults={"lr": 0.001, "momentum": 0.9}, preprocessing=seen
-    )
-    made.write(record)
-    found = origin(asked(made, table("t", [{"label": "Tent", "cells": {"sketch": [record["id"]]}}], ["sketch"])))
-    assert found.methods == (("Tent", "tent (lr 0.5), otherwise momentum 0.9"),)
-    said = "shorter side to 73 (bicubic), center crop 64, mean 0.5 0.4 0.3, deviation 0.2 0.2 0.2"
-    assert dict(found.facts)["preprocessing"] == said
+def test_options_defaults_and_preprocessing_are_listed(made):
+    seen = {"size": 64, "resize": 73, "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.2, 0.2], "interpolation": "bicubic",
+            "squash": False}  # fmt: skip
+    defaults = {"lr": 0.001, "momentum": 0.9}
+    record = made.add(made.record(["sketch"], "tent", options={"lr": 0.5}, defaults=defaults, preprocessing=seen))
+    row = planned_row("Tent", {"sketch": [[record]]})
+    found = provenance(selected(made, table("t", [row], ["sketch"])))
+    assert found.methods == (("Tent", "tent (lr 0.5), defaults momentum 0.9"),)
+    text = "shorter side to 73 (bicubic), center crop 64, mean 0.5 0.4 0.3, deviation 0.2 0.2 0.2"
+    facts = dict(found.facts)
+    assert facts["preprocessing"] == text
+    assert facts["machine"] == "AMD EPYC, x86_64, cpu, 2 threads"
+    assert [command for _, command in found.networks] == [record.run.checkpoint.command]

@@ -1,1 +1,1 @@
-"""Tables and figures from records; nothing here runs a network."""
+"""Tables, figures and one page from records."""

@@ -1,73 +1,59 @@
-"""A layout for records that no experiment planned: what `evaluate --output` keeps."""
+"""A plan for records that no experiment planned: what `evaluate --output` wrote."""
 
-import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from domainadaptor.lab.reports.plans import Plan, RowPlan, TablePlan, Wanted
+from domainadaptor.lab.records.plans import Plan, PlannedRow, PlannedRun, PlannedTable
+from domainadaptor.lab.reports.selection import AnyRecord
 
 NAME = "evaluations"
-_SHARED = (
-    "dataset", "data_options", "data", "measure", "protocol", "protocol_options", "batch_size", "images", "order"
-)  # fmt: skip
 
 
-def loose_plan(records: Mapping[str, Mapping[str, Any]], plans: Sequence[Plan]) -> Plan | None:
-    """Those that no plan has, a table for each network and protocol or measurement; None if plans have them all.
+def adhoc_plan(records: Iterable[AnyRecord], plans: Sequence[Plan]) -> Plan | None:
+    """Return a plan for records that no plan has: one table per network, data and protocol; None without such.
 
-    Methods with their options are rows, domains are columns.
+    Rows are methods with their options, columns are domains.
     """
-    planned = {wanted.id for plan in plans for table in plan.tables for wanted in table.runs()}
-    tables: dict[str, list[Mapping[str, Any]]] = {}
-    for record in sorted(records.values(), key=lambda found: (str(found.get("finished", "")), str(found["id"]))):
-        if record["id"] not in planned:
-            key = [record["run"].get(name) for name in _SHARED] + [_network(record)]
-            tables.setdefault(repr(key), []).append(record)
+    planned = {run.id for plan in plans for table in plan.tables for run in table.runs()}
+    tables: dict[str, list[AnyRecord]] = {}
+    for record in sorted(records, key=lambda found: (found.finished, found.id)):
+        if record.id not in planned:
+            tables.setdefault(_key(record), []).append(record)
     if not tables or NAME in {plan.name for plan in plans}:
         return None
-    return Plan(NAME, "Evaluations", "What `domainadaptor evaluate --output` kept.", "", "", (),
-                tuple(_table(own) for own in tables.values()))  # fmt: skip
+    about = "Runs that `domainadaptor evaluate --output` recorded."
+    return Plan(name=NAME, title="Evaluations", about=about, tables=tuple(_table(own) for own in tables.values()))
 
 
-def _network(record: Mapping[str, Any]) -> str:
-    """By its weights: other networks may have the same name, and must not be averaged like seeds."""
-    known = record["run"].get("checkpoint", {})
-    return str(known.get("sha256") or known.get("name"))
+def _key(record: AnyRecord) -> str:
+    """Tell networks apart by their weights: others may have the same name, and must not be averaged like seeds."""
+    shared = record.run.model_dump(
+        exclude={"checkpoint", "domains", "method", "options", "seed", "sources", "validation"}
+    )
+    return repr((record.run.checkpoint.sha256, shared))
 
 
-def _name(record: Mapping[str, Any]) -> str:
-    """The network as it was typed."""
-    words = shlex.split(str(record.get("command", "")))
-    return words[2] if words[:2] == ["domainadaptor", "evaluate"] and len(words) > 2 else "a network"
-
-
-def _table(records: Sequence[Mapping[str, Any]]) -> TablePlan:
-    run = records[0]["run"]
-    columns = dict.fromkeys("+".join(record["run"]["domains"]) for record in records)
-    rows: dict[str, dict[str, list[tuple[Wanted, ...]]]] = {}
+def _table(records: Sequence[AnyRecord]) -> PlannedTable:
+    run = records[0].run
+    columns = tuple(dict.fromkeys("+".join(record.run.domains) for record in records))
+    rows: dict[str, dict[str, list[tuple[PlannedRun, ...]]]] = {}
     for record in records:
-        cells = rows.setdefault(_label(record["run"]), {})
-        wanted = Wanted(record["id"], str(record.get("command", "")))
-        cells.setdefault("+".join(record["run"]["domains"]), []).append((wanted,))
-    images = "all images" if run.get("images") is None else f"{run['images']} seeded images a domain"
-    options = "".join(f", {name} {value}" for name, value in run.get("protocol_options", {}).items())
-    what = run.get("measure") or f"{run['protocol']}{options}"
-    return TablePlan(
-        f"{_name(records[0])} on {run['dataset']}: {what}",
-        f"{images}, batches of {run['batch_size']}" if run.get("batch_size") else images,
-        run.get("measure") or ("accuracy" if run["protocol"] == "leave-one-out" else "segments"),
-        "method",
-        tuple(columns),
-        len(columns) > 1,
-        None,
-        tuple(
-            RowPlan(label, "", None, "after", {column: tuple(found) for column, found in cells.items()})
+        planned = PlannedRun(id=record.id, command=record.command)
+        rows.setdefault(_label(record), {}).setdefault("+".join(record.run.domains), []).append((planned,))
+    images = "all images" if run.images is None else f"{run.images} images per domain"
+    options = "".join(f", {name} {value}" for name, value in run.protocol_options.items())
+    return PlannedTable(
+        title=f"{run.checkpoint.name} on {run.dataset}: {run.measure or f'{run.protocol}{options}'}",
+        sample=f"{images}, batches of {run.batch_size}",
+        show=run.measure or ("accuracy" if run.protocol == "leave-one-out" else "segments"),
+        columns=columns,
+        mean=len(columns) > 1,
+        rows=tuple(
+            PlannedRow(label=label, cells={column: tuple(found) for column, found in cells.items()})
             for label, cells in rows.items()
         ),
     )
 
 
-def _label(run: Mapping[str, Any]) -> str:
-    options = ", ".join(f"{name} {value}" for name, value in run.get("options", {}).items())
-    what = run.get("measure") or run["method"]
-    return f"{what}, {options}" if options else str(what)
+def _label(record: AnyRecord) -> str:
+    options = "".join(f", {name} {value}" for name, value in record.run.options.items())
+    return f"{record.run.measure or record.run.method}{options}"

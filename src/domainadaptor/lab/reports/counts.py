@@ -1,72 +1,85 @@
-"""Numbers of records, each from counts: sums of counts are exact, averages of averages are not."""
+"""Numbers of records, computed from counts: sums of counts are exact, averages of averages are not."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
-_RIGHT = {"after": "right", "before": "before_right", "source": "source_right"}
+from domainadaptor.lab.records.runs import EvaluationRecord, Score
+
+Answers = Literal["after", "before", "source"]  # after the step, before it, or of the source model
+Array = np.ndarray[Any, Any]
 
 
-def total(records: Iterable[Mapping[str, Any]], count: str) -> int:
-    """A count, summed over all domains of all records."""
-    return sum(score.get(count, 0) for record in records for score in record["scores"].values())
+def scores(records: Iterable[EvaluationRecord]) -> list[Score]:
+    """Return the scores of all domains of all records."""
+    return [score for record in records for score in record.scores.values()]
 
 
-def accuracy(records: Sequence[Mapping[str, Any]], of: str = "after") -> float | None:
-    """Percent of all images of some records that were right; None without images."""
-    if of == "before" and any("before_right" not in score for r in records for score in r["scores"].values()):
-        return None
-    images = total(records, "images")
-    return 100 * total(records, _RIGHT[of]) / images if images else None
+def accuracy(records: Sequence[EvaluationRecord], of: Answers = "after") -> float | None:
+    """Return the percentage of correct answers over all images; None without images."""
+    counts = {"after": "right", "before": "before_right", "source": "source_right"}
+    return share(records, counts[of])
 
 
-def calibration_error(records: Iterable[Mapping[str, Any]], of: str = "after") -> float | None:
-    """The expected calibration error in percent: how far confidence is from accuracy, bin by bin, by images."""
+def share(records: Iterable[EvaluationRecord], count: str) -> float | None:
+    """Return a count in percent of all images; None without images, or where a record lacks the count."""
+    found = scores(records)
+    images, counts = sum(score.images for score in found), [getattr(score, count) for score in found]
+    return 100 * sum(counts) / images if images and None not in counts else None
+
+
+def calibration_error(records: Iterable[EvaluationRecord], of: Answers = "after") -> float | None:
+    """Return the expected calibration error in percent: confidence against accuracy per bin, weighted by images."""
     name = "source_calibration" if of == "source" else "calibration"
-    found = [score[name] for record in records for score in record["scores"].values() if score.get(name)]
+    found = [bins for score in scores(records) if (bins := getattr(score, name))]
     if not found or len({len(bins) for bins in found}) > 1:
         return None
-    bins = np.sum(np.asarray(found, dtype=float), axis=0)
-    images = bins[:, 0].sum()
-    return float(100 * np.abs(bins[:, 1] - bins[:, 2]).sum() / images) if images else None
+    total = np.sum(np.asarray(found, dtype=float), axis=0)
+    images = total[:, 0].sum()
+    return float(100 * np.abs(total[:, 1] - total[:, 2]).sum() / images) if images else None
 
 
-def confusion(records: Iterable[Mapping[str, Any]], of: str = "after") -> np.ndarray[Any, Any] | None:
-    """True class x answer, summed over some records of the same classes."""
+def confusion(records: Iterable[EvaluationRecord], of: Answers = "after") -> Array | None:
+    """Return true class x answer, summed over records with the same classes."""
     name = "source_confusion" if of == "source" else "confusion"
-    found = [score[name] for record in records for score in record["scores"].values() if score.get(name)]
+    found = [matrix for score in scores(records) if (matrix := getattr(score, name))]
     return np.sum(np.asarray(found), axis=0) if found else None
 
 
-def milliseconds(records: Sequence[Mapping[str, Any]]) -> float | None:
-    """Of a batch."""
-    batches = _seconds(records, "batches")
-    return 1000 * _seconds(records, "adapting") / batches if batches else None
+def class_accuracies(records: Sequence[EvaluationRecord]) -> list[tuple[str, int, float, float]]:
+    """Return name, images, and accuracy of the source model and after adaptation, for each class with images."""
+    before, after = confusion(records, "source"), confusion(records)
+    if before is None or after is None:
+        return []
+    return [
+        (name, images, 100 * int(before[at, at]) / images, 100 * int(after[at, at]) / images)
+        for at, name in enumerate(records[0].classes)
+        if (images := int(after[at].sum()))
+    ]
 
 
-def plain_milliseconds(records: Sequence[Mapping[str, Any]]) -> float | None:
-    """Of plain inference of a batch."""
-    batches = _compared(records, "batches")
-    return 1000 * _compared(records, "plain") / batches if batches else None
+def milliseconds(records: Iterable[EvaluationRecord]) -> float | None:
+    """Return milliseconds per batch."""
+    timed = [record.seconds for record in records if record.seconds]
+    batches = sum(seconds.batches for seconds in timed)
+    return 1000 * sum(seconds.adapting for seconds in timed) / batches if batches else None
 
 
-def ratio(records: Sequence[Mapping[str, Any]]) -> float | None:
-    """How many plain inferences of the same batches adapting took."""
-    plain = _compared(records, "plain")
-    return _compared(records, "adapting") / plain if plain else None
+def source_milliseconds(records: Iterable[EvaluationRecord]) -> float | None:
+    """Return milliseconds per batch of the source model."""
+    timed = [record.seconds.compared for record in records if record.seconds]
+    batches = sum(seconds.batches for seconds in timed)
+    return 1000 * sum(seconds.plain for seconds in timed) / batches if batches else None
 
 
-def memory(records: Iterable[Mapping[str, Any]]) -> float | None:
-    """Megabytes above the start at the worst moment of the worst run."""
-    return max((record["memory"] for record in records if record.get("memory") is not None), default=None)
+def relative_time(records: Iterable[EvaluationRecord]) -> float | None:
+    """Return the time of adaptation divided by the time of the source model on the same batches."""
+    timed = [record.seconds.compared for record in records if record.seconds]
+    plain = sum(seconds.plain for seconds in timed)
+    return sum(seconds.adapting for seconds in timed) / plain if plain else None
 
 
-def _seconds(records: Iterable[Mapping[str, Any]], name: str) -> float:
-    return float(sum(record.get("seconds", {}).get(name, 0) for record in records))
-
-
-def _compared(records: Iterable[Mapping[str, Any]], name: str) -> float:
-    """Of those batches on which plain inference was timed; older records have it for all."""
-    timed = (record.get("seconds", {}) for record in records)
-    return float(sum(seconds.get("compared", seconds).get(name, 0) for seconds in timed))
+def peak_memory(records: Iterable[EvaluationRecord]) -> float | None:
+    """Return the largest peak of memory above the start of a run, in megabytes."""
+    return max((record.memory for record in records if record.memory is not None), default=None)

@@ -1,48 +1,93 @@
-"""From a folder of records to tables, figures and one page."""
+"""From a results folder to tables, figures and one page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.files import replacing
-from domainadaptor.lab.reports import training
-from domainadaptor.lab.reports.adhoc import loose_plan
+from domainadaptor.lab.records.plans import Plan
+from domainadaptor.lab.records.store import Store, has_results
+from domainadaptor.lab.records.training import RECORD_FILE, TrainingRecord, read_training
+from domainadaptor.lab.reports import documents
+from domainadaptor.lab.reports.adhoc import adhoc_plan
 from domainadaptor.lab.reports.error_analysis import ImageReader
-from domainadaptor.lab.reports.figures.canvas import NEEDED, Drawn, can_draw, drawn
-from domainadaptor.lab.reports.page import page
-from domainadaptor.lab.reports.records import Results, read_results
+from domainadaptor.lab.reports.figures import ReportFigure, render
+from domainadaptor.lab.reports.paper import place_in_paper
 from domainadaptor.lab.reports.sections import Chapter, chapters
-from domainadaptor.lab.reports.writers import csv, latex, markdown
+from domainadaptor.lab.reports.training import (
+    CAPTION,
+    FIGURE,
+    TrainingRow,
+    draw_training,
+    training_rows,
+    training_tables,
+)
 from domainadaptor.options import suggestion
+
+_NUMBER = ("group", "row", "column", "measure", "value", "deviation", "seeds", "paper", "paper_deviation", "difference",
+           "state", "reason")  # fmt: skip
+_DETAIL = ("group", "row", "column", "domain", "class", "measure", "value")
 
 
 @dataclass(frozen=True)
-class Report:
-    """Everything that can be said from the records of a folder."""
+class ResultsReport:
+    """Everything that the records of a folder show."""
 
     chapters: tuple[Chapter, ...]
-    training: tuple[training.Row, ...]
-    damaged: Mapping[str, str]
+    training: tuple[TrainingRow, ...] = ()
+    corrupt: tuple[str, ...] = ()  # one sentence per corrupt record
     name: str = "index"  # of the page
 
     def problems(self) -> list[str]:
-        """What somebody has to look at, one line each."""
-        said = [f"{name} is damaged and left out: {why}" for name, why in self.damaged.items()]
+        """Return what needs attention, one line each."""
+        found = list(self.corrupt)
         for chapter in self.chapters:
             for section in chapter.sections:
-                if section.shown.problem:
-                    said.append(f"{chapter.plan.name}, {section.title}: {section.shown.problem}")
-                said += [section.note] if section.note else []
-        return said
+                if section.view.problem:
+                    found.append(f"{chapter.plan.name}, {section.title}: {section.view.problem}")
+                found += [section.note] if section.note else []
+        return found
+
+    def figures(self) -> list[ReportFigure]:
+        """Return the figures of all sections, and that of training runs."""
+        found = [figure for chapter in self.chapters for section in chapter.sections for figure in section.figures]
+        return [*found, self.training_figure()] if self.training else found
+
+    def training_figure(self) -> ReportFigure:
+        """Return the figure of training runs."""
+        return ReportFigure(FIGURE, CAPTION, lambda: draw_training(self.training))
+
+    def numbers(self) -> pd.DataFrame:
+        """Return the numbers of all tables in long form."""
+        lines = [
+            (chapter.plan.name, section.title, *(getattr(number, name) for name in _NUMBER))
+            for chapter in self.chapters
+            for section in chapter.sections
+            for number in section.view.numbers
+        ]
+        return pd.DataFrame(lines, columns=["experiment", "table", *_NUMBER], dtype=object)
+
+    def details(self) -> pd.DataFrame:
+        """Return changed answers, calibration, time and memory by domain and class, in long form."""
+        frames = [
+            section.details.assign(experiment=chapter.plan.name, table=section.title)
+            for chapter in self.chapters
+            for section in chapter.sections
+            if len(section.details)
+        ]
+        names = ["experiment", "table", *_DETAIL]
+        return pd.concat(frames)[names] if frames else pd.DataFrame(columns=names)
 
 
-def build(folder: Path, only: str | None = None, read: ImageReader | None = None) -> Report:
-    """The report of a folder.
+def build(folder: Path, only: str | None = None, read: ImageReader | None = None) -> ResultsReport:
+    """Read a results folder.
 
     Args:
-        folder: What `run` wrote; records of training runs anywhere below it are told of too.
+        folder: What `run`, `evaluate --output` or `train --output` wrote; training runs may be anywhere below it.
         only: The name of one experiment; all otherwise.
         read: Reads test images, to show those whose answer changed.
 
@@ -50,92 +95,138 @@ def build(folder: Path, only: str | None = None, read: ImageReader | None = None
         BadFile: There is nothing to report.
         BadOption: There is no such experiment.
     """
-    results = read_results(folder)
-    if loose := loose_plan(results.records, results.plans):
-        results = Results((*results.plans, loose), results.records, results.damaged)
-    damaged = dict(results.damaged)
-    runs = [] if only else training.rows(training.read_records(folder, damaged))
-    if not results.plans and not runs:
-        broken = f"; damaged: {', '.join(damaged)}" if damaged else ""
+    if not folder.is_dir():
+        raise BadFile(f"no folder at {str(folder)!r}: expected what `domainadaptor run` writes")
+    corrupt: list[str] = []
+    trained = {record.name: record for record in _training_records(folder, corrupt)}
+    plans: list[Plan] = []
+    records = {}
+    if has_results(folder):
+        with Store(folder, corrupt.append, readonly=True) as store:
+            records, plans = store.runs(), sorted(store.plans(), key=_order)
+            trained |= {record.name: record for record in store.trainings()}
+    if adhoc := adhoc_plan(records.values(), plans):
+        plans.append(adhoc)
+    if not plans and not trained:
+        reasons = f" ({'; '.join(corrupt)})" if corrupt else ""
         raise BadFile(
-            f"no plan in {str(folder / 'plans')!r} and no record of a training run below {str(folder)!r}{broken}. "
-            "Expected a folder that `domainadaptor run`, `evaluate --output` or `train --output` wrote"
+            f"no records in {str(folder)!r}{reasons}: expected a folder that `domainadaptor run`, `evaluate --output` "
+            "or `train --output` wrote"
         )
-    if only is not None:
-        chosen = tuple(plan for plan in results.plans if plan.name == only)
-        if not chosen:
-            raise BadOption(f"--only {only!r}: {suggestion(only, [plan.name for plan in results.plans])}")
-        results = Results(chosen, results.records, results.damaged)
-    return Report(tuple(chapters(results, read)), tuple(runs), damaged, only or "index")
+    if only is not None and only not in {plan.name for plan in plans}:
+        raise BadOption(f"--only {only!r}: {suggestion(only, [plan.name for plan in plans])}")
+    chosen = [plan for plan in plans if only in (None, plan.name)]
+    runs = () if only else tuple(training_rows(list(trained.values())))
+    return ResultsReport(tuple(chapters(chosen, records, read)), runs, tuple(corrupt), only or "index")
 
 
-def write(report: Report, output: Path) -> list[Path]:
-    """Writes the page, and each experiment as Markdown, CSV and LaTeX with its details, and figures as PNG and SVG.
+def write(report: ResultsReport, output: Path) -> list[Path]:
+    """Write the page, each experiment as Markdown and LaTeX, all numbers as CSV, and figures as PNG and SVG.
 
     Raises:
-        BadFile: It cannot be written there.
+        BadFile: The files cannot be written.
     """
-    try:
-        for part in ("figures", "details"):
-            (output / part).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadFile(f"cannot make the folder {str(output)!r}: {error.strerror}; choose another --output") from error
-    figures = _draw(report)
-    files: dict[str, bytes] = {}
-    tables = training.tables(report.training)
-    notes = [] if can_draw() else [f"There are no figures: {NEEDED}."]
-    files[f"{report.name}.html"] = page(report.chapters, tables, report.damaged, figures, notes).encode()
+    drawn = {found.name: render(found.draw, ("png", "svg")) for found in report.figures()}
+    files: dict[str, str | bytes] = dict(_documents(report, drawn))
+    whole = report.name == "index"
+    files["results.csv" if whole else f"{report.name}.csv"] = _csv(report.numbers())
+    files["details.csv" if whole else f"{report.name}-details.csv"] = _csv(report.details())
     for chapter in report.chapters:
-        for ending, writer in (("md", markdown), ("csv", csv), ("tex", latex)):
-            files[f"{chapter.plan.name}.{ending}"] = writer.chapter(chapter).encode()
-        if more := csv.details(chapter):
-            files[f"details/{chapter.plan.name}.csv"] = more.encode()
-    if report.name == "index":
-        files["index.md"] = markdown.contents(report.chapters, bool(report.training)).encode()
+        files[f"{chapter.plan.name}.tex"] = documents.render("tables.tex.j2", **vars(chapter))
+    images = {name: formats["png"] for name, formats in drawn.items()}
+    texts = {chapter.plan.name: _markdown(chapter, drawn, page=True) for chapter in report.chapters}
     if report.training:
-        files["training.md"] = training.markdown(report.training, training.FIGURE in figures).encode()
-    for name, figure in figures.items():
-        files[f"figures/{name}.png"], files[f"figures/{name}.svg"] = figure
-    for name, content in files.items():
-        with replacing(output / name) as beside:
-            beside.write_bytes(content)
-    return [output / name for name in files]
+        texts["training"] = str(files["training.md"])
+    files[f"{report.name}.html"] = documents.page(
+        texts, images, chapters=report.chapters, training=report.training, notes=report.corrupt
+    )
+    files |= {f"figures/{name}.{ending}": data for name, formats in drawn.items() for ending, data in formats.items()}
+    return _save(files, output)
 
 
-def as_json(report: Report, files: Sequence[Path]) -> dict[str, Any]:
-    """The report for programs."""
+def publish(report: ResultsReport, output: Path, figures: Collection[str] = ()) -> list[Path]:
+    """Write only what belongs into version control: Markdown, all numbers as one CSV, and the named figures as PNG.
+
+    Raises:
+        BadFile: The files cannot be written.
+        BadOption: There is no such figure.
+    """
+    known = {found.name: found for found in report.figures()}
+    for name in figures:
+        if name not in known:
+            raise BadOption(f"--figure {name!r}: {suggestion(name, known)}")
+    files: dict[str, str | bytes] = dict(_documents(report, figures))
+    files["results.csv"] = _csv(report.numbers())
+    files |= {f"figures/{name}.png": render(known[name].draw, dpi=90)["png"] for name in figures}
+    return _save(files, output)
+
+
+def as_json(report: ResultsReport, files: Collection[Path]) -> dict[str, Any]:
+    """Return the report for programs."""
     return {
         "files": [str(path) for path in files],
-        "damaged": dict(report.damaged),
+        "corrupt": list(report.corrupt),
         "experiments": {
             chapter.plan.name: {
                 "title": chapter.plan.title,
                 "tables": [
                     {
                         "title": section.title,
-                        "problem": section.shown.problem or None,
-                        "numbers": [{**vars(fact), "difference": fact.difference} for fact in section.shown.facts],
-                        "missing": [vars(gap) for gap in section.shown.gaps],
-                        "remarks": list(section.remarks),
+                        "problem": section.view.problem or None,
+                        "numbers": [{name: getattr(found, name) for name in _NUMBER} for found in section.view.numbers],
+                        "missing": [vars(gap) for gap in section.gaps],
+                        "notes": list(section.caveats),
                     }
                     for section in chapter.sections
                 ],
             }
             for chapter in report.chapters
         },
-        "training": [vars(row) for row in report.training],
-    }
+        "training": [{"setting": row.setting, "recipe": row.recipe, "validation": row.validation(),
+                      "targets": row.targets(), "minutes": row.minutes()} for row in report.training],
+    }  # fmt: skip
 
 
-def _draw(report: Report) -> dict[str, Drawn]:
-    if not can_draw():
-        return {}
-    found = {
-        figure.name: drawn(figure.draw)
-        for chapter in report.chapters
-        for section in chapter.sections
-        for figure in section.figures
-    }
+def _documents(report: ResultsReport, figures: Collection[str]) -> dict[str, str]:
+    """Return the Markdown files; links go to the given figures only."""
+    files = {f"{chapter.plan.name}.md": _markdown(chapter, figures) for chapter in report.chapters}
+    if report.name == "index":
+        files["index.md"] = documents.render("index.md.j2", chapters=report.chapters, training=report.training)
     if report.training:
-        found[training.FIGURE] = drawn(lambda: training.draw(report.training))
+        tables, figure = training_tables(report.training), report.training_figure()
+        files["training.md"] = documents.render("training.md.j2", tables=tables, figure=figure, figures=figures)
+    return files
+
+
+def _markdown(chapter: Chapter, figures: Collection[str], *, page: bool = False) -> str:
+    return documents.render("experiment.md.j2", **vars(chapter), figures=figures, page=page)
+
+
+def _csv(frame: pd.DataFrame) -> str:
+    return str(frame.to_csv(index=False, lineterminator="\n"))
+
+
+def _save(files: dict[str, str | bytes], output: Path) -> list[Path]:
+    try:
+        (output / "figures").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadFile(f"cannot make the folder {str(output)!r}: {error.strerror}; choose another --output") from error
+    for name, content in files.items():
+        with replacing(output / name) as beside:
+            beside.write_bytes(content.encode() if isinstance(content, str) else content)
+    return [output / name for name in files]
+
+
+def _order(plan: Plan) -> tuple[int, str]:
+    """Sort as in the paper, then by name."""
+    return min((place_in_paper(table.paper.table) for table in plan.tables if table.paper), default=999), plan.name
+
+
+def _training_records(folder: Path, corrupt: list[str]) -> list[TrainingRecord]:
+    found = []
+    for path in sorted(folder.rglob(RECORD_FILE)):
+        try:
+            found.append(read_training(path))
+        except ValueError as error:
+            corrupt.append(f"{path.relative_to(folder).as_posix()} is not a training record: {error}")
     return found

@@ -1,28 +1,36 @@
-"""An experiment in chapters and sections, each with everything that is said of it."""
+"""Experiments as chapters and their tables as sections, with everything that is written about them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from domainadaptor.lab.reports.caveats import remarks
-from domainadaptor.lab.reports.cells import Gap
+import pandas as pd
+
+from domainadaptor.lab.records.measurements import VALUES
+from domainadaptor.lab.records.plans import Plan
+from domainadaptor.lab.reports.caveats import caveats
+from domainadaptor.lab.reports.details import details_by_domain
 from domainadaptor.lab.reports.error_analysis import (
-    NO_IMAGES,
     ImageReader,
     best_row,
     changed_figure,
     confusion_figure,
     has_examples,
 )
-from domainadaptor.lab.reports.plans import Plan
-from domainadaptor.lab.reports.provenance import Origin, origin
-from domainadaptor.lab.reports.records import Results
-from domainadaptor.lab.reports.views import ask_for, show
-from domainadaptor.lab.reports.views.details import details_by_domain
-from domainadaptor.lab.reports.views.shown import Ask, Figure, Shown
+from domainadaptor.lab.reports.figures import ReportFigure
+from domainadaptor.lab.reports.provenance import TableProvenance, provenance
+from domainadaptor.lab.reports.selection import AnyRecord, Gap, TableRecords
+from domainadaptor.lab.reports.views import View
+from domainadaptor.options import suggestion
+from domainadaptor.registry import table as registered
 
-_MOST_GAPS = 12  # that are listed, until the rest is a number
-_TRAINS = "domainadaptor train"
-_LOOKED_AT = ("accuracy", "details", "segments")
+VIEWS = "domainadaptor.lab.reports.views"
+_NO_IMAGES = (
+    "The test images are not on this machine, so images whose answer changed are not shown; pass --root FOLDER with "
+    "the folder that holds the data to show them."
+)
+_ANALYZED = ("accuracy", "details", "segments")  # views of tables whose best row is looked at more closely
+_MOST_GAPS = 12  # that are listed; the rest is a number
 
 
 @dataclass(frozen=True)
@@ -32,12 +40,33 @@ class Section:
     name: str
     title: str
     sample: str
-    shown: Shown
-    figures: tuple[Figure, ...]
-    remarks: tuple[str, ...]
-    origin: Origin
-    details: tuple[Mapping[str, str | float], ...] = ()  # a line for each row, column and domain
-    note: str = ""  # why something is not to be seen here
+    view: View
+    figures: tuple[ReportFigure, ...]
+    caveats: tuple[str, ...]
+    provenance: TableProvenance
+    gaps: tuple[Gap, ...]
+    details: pd.DataFrame
+    note: str = ""  # why something is not shown
+
+    def gap_lists(self, command: str) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
+        """Yield headings, each with cells that failed or were not run, and the commands that would fill them."""
+        for heading, failed in (("Failed cells and the commands that run them again", True),
+                                ("Missing cells and the commands that fill them", False)):  # fmt: skip
+            cells: dict[str, list[str]] = {}
+            for gap in self.gaps:
+                if bool(gap.failed) is failed:
+                    text = f"{gap.row}, {gap.column}" + (f": {gap.reason}" if gap.reason else "")
+                    known = [todo for commands in cells.values() for todo in commands]
+                    new = [gap.command] if gap.command and gap.command not in known else []
+                    cells[text] = cells.get(text, []) + new
+            lines = list(cells.items())
+            if len(lines) > _MOST_GAPS:
+                rest = f"and {len(lines) - _MOST_GAPS} more; list or run all of them with"
+                lines = [*lines[:_MOST_GAPS], (rest, [f"{command} --missing", command])]
+            elif any(todo.startswith("domainadaptor train") for _, commands in lines for todo in commands):
+                lines.append(("then, with these networks", [command]))
+            if lines:
+                yield heading, lines
 
 
 @dataclass(frozen=True)
@@ -47,75 +76,59 @@ class Chapter:
     plan: Plan
     sections: tuple[Section, ...]
 
+    def gaps(self) -> list[Gap]:
+        """Return what is missing in all tables."""
+        return [gap for section in self.sections for gap in section.gaps]
 
-def chapters(results: Results, read: ImageReader | None) -> Iterator[Chapter]:
-    """The experiments of a folder; the same rows are looked at closer only once."""
-    looked: set[frozenset[str]] = set()
-    said = ""
-    for plan in results.plans:
-        sections = []
-        closer = False
-        for number, table in enumerate(plan.tables):
-            ask = ask_for(table, plan.name if number == 0 else f"{plan.name}-table-{number + 1}", results)
-            figures: tuple[Figure, ...] = ()
+
+def chapters(plans: Sequence[Plan], records: Mapping[str, AnyRecord], read: ImageReader | None) -> Iterator[Chapter]:
+    """Yield the chapters of all plans; a row is looked at more closely only once."""
+    analyzed: set[frozenset[str]] = set()
+    noted = False
+    for plan in plans:
+        sections: list[Section] = []
+        for at, planned in enumerate(plan.tables):
+            name = plan.name if at == 0 else f"{plan.name}-table-{at + 1}"
+            measured = {found.run.measure for run in planned.runs() if (found := records.get(run.id))}
+            kind = planned.show if planned.show in {*VALUES, *measured} else "evaluation"
+            table: TableRecords[Any] = TableRecords(planned, name, records, kind)
+            figures: tuple[ReportFigure, ...] = ()
             note = ""
-            if not closer and table.show in _LOOKED_AT:
-                figures, lacking = _closer(ask, read, looked)
-                closer = bool(figures)
-                note, said = ("" if said else lacking), said or lacking  # once is enough
-            sections.append(_section(ask, figures, note))
+            if planned.show in _ANALYZED and not any(len(own.figures) > len(own.view.figures) for own in sections):
+                figures, note = _analysis(table, read, analyzed)
+                note, noted = ("" if noted else note), noted or bool(note)
+            sections.append(_section(table, figures, note))
         yield Chapter(plan, tuple(sections))
 
 
-def gap_lines(gaps: Sequence[Gap], command: str) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
-    """Headings, and below each the cells that failed or were not run, with the commands that would fill them."""
-    for heading, own in (
-        ("Failed cells, their reasons, and the commands that try again", [gap for gap in gaps if gap.failed]),
-        ("Missing cells, and the commands that fill them", [gap for gap in gaps if not gap.failed]),
-    ):
-        cells: dict[str, dict[str, None]] = {}
-        for gap in own:
-            said = f"{gap.row}, {gap.column}" + (f": {gap.reason}" if gap.reason else "")
-            cells.setdefault(said, {})[gap.command] = None
-        said_before: set[str] = set()
-        lines = []
-        for said, commands in cells.items():
-            lines.append((said, [todo for todo in commands if todo and todo not in said_before]))
-            said_before.update(commands)
-        more = len(lines) - _MOST_GAPS
-        if more > 0:
-            rest = f"and {more} more, which the CSV file lists; all of them at once"
-            lines = [*lines[:_MOST_GAPS], (rest, [f"{command} --missing", command])]
-        elif any(todo.startswith(_TRAINS) for todo in said_before):
-            lines.append(("with these networks, all of them", [command]))
-        if lines:
-            yield heading, lines
+def show(table: TableRecords[Any]) -> View:
+    """Return the table in the view that its plan names."""
+    views = registered(VIEWS)
+    name = table.layout.show
+    if name not in views:
+        return View(problem=f"unknown view {name!r}; {suggestion(name, views)}")
+    view: View = views[name](table)
+    return view
 
 
-def _section(ask: Ask, closer: tuple[Figure, ...], note: str) -> Section:
-    shown = show(ask)
+def _section(table: TableRecords[Any], figures: tuple[ReportFigure, ...], note: str) -> Section:
+    view, plan = show(table), table.layout
+    scored = table.kind == "evaluation" and not view.problem
     return Section(
-        ask.name,
-        ask.table.title,
-        ask.table.sample,
-        shown,
-        (*shown.figures, *closer),
-        () if shown.problem else tuple(remarks(ask)),
-        origin(ask),
-        () if shown.problem else tuple(details_by_domain(ask)),
-        note,
-    )
+        table.name, plan.title, plan.sample, view, (*view.figures, *figures),
+        () if view.problem else tuple(caveats(table)), provenance(table), () if view.problem else tuple(table.gaps()),
+        details_by_domain(table) if scored else pd.DataFrame(), note,
+    )  # fmt: skip
 
 
-def _closer(ask: Ask, read: ImageReader | None, looked: set[frozenset[str]]) -> tuple[tuple[Figure, ...], str]:
-    row = best_row(ask)
-    if row is None:
+def _analysis(
+    table: TableRecords[Any], read: ImageReader | None, analyzed: set[frozenset[str]]
+) -> tuple[tuple[ReportFigure, ...], str]:
+    row = best_row(table)
+    ids = frozenset(record.id for record in table.of_row(row)) if row else frozenset()
+    if row is None or ids in analyzed:
         return (), ""
-    ids = frozenset(record["id"] for record in ask.records(row))
-    if ids in looked:
-        return (), ""
-    looked.add(ids)
-    changed = changed_figure(ask, row, read) if read else None
-    found = (changed, confusion_figure(ask, row))
-    note = NO_IMAGES if changed is None and has_examples(ask, row) else ""
-    return tuple(figure for figure in found if figure), note
+    analyzed.add(ids)
+    changed = changed_figure(table, row, read) if read else None
+    note = _NO_IMAGES if changed is None and has_examples(table, row) else ""
+    return tuple(figure for figure in (changed, confusion_figure(table, row)) if figure), note

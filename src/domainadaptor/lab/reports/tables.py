@@ -1,163 +1,210 @@
-"""Tables of one number a cell, over seeds, with the paper's numbers beside ours."""
+"""Tables of one number per cell: means over seeds, next to the paper's numbers."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import fmean
+from typing import Generic
 
-from domainadaptor.lab.reports.cells import Cell, Number, Spread, mean_over
-from domainadaptor.lab.reports.grid import Entry, Fact, Grid, Line, embolden, number, signed, with_deviation
-from domainadaptor.lab.reports.paper import PaperValue, paper_value
-from domainadaptor.lab.reports.plans import PaperColumns, PaperRow
+from domainadaptor.lab.records.plans import PaperNumber, PlannedTable
+from domainadaptor.lab.reports.numbers import Estimate, estimate, signed, with_deviation
+from domainadaptor.lab.reports.paper import paper_value
+from domainadaptor.lab.reports.selection import CellRecords, NumberOf, R
 
 MEAN = "mean"
-_BESIDE = 2  # so many columns have room for the paper's number and the difference beside them
-_BELOW = "paper, difference"
+Estimates = dict[tuple[int, str], Estimate]  # by number of the row and name of the column
+
+_BESIDE = 2  # with at most so many columns of paper numbers they stand next to ours, otherwise below
 
 
 @dataclass(frozen=True)
-class NumberRow:
-    """A line of such a table."""
+class TableLine:
+    """One printed line."""
 
     label: str
+    cells: tuple[str, ...]
+    group: str = ""
+    bold: frozenset[int] = frozenset()
+    below: bool = False  # it comments on the line above
+
+
+@dataclass(frozen=True)
+class PrintedTable:
+    """A table as text, before a file format is chosen."""
+
+    corner: str
+    columns: tuple[str, ...]
+    lines: tuple[TableLine, ...]
+    caption: str = ""
+
+    def without_empty_columns(self) -> "PrintedTable":
+        """Return the table without columns that are empty in every line."""
+        kept = [at for at in range(len(self.columns)) if any(line.cells[at] for line in self.lines)]
+        lines = [
+            replace(
+                line,
+                cells=tuple(line.cells[at] for at in kept),
+                bold=frozenset(new for new, at in enumerate(kept) if at in line.bold),
+            )
+            for line in self.lines
+        ]
+        return replace(self, columns=tuple(self.columns[at] for at in kept), lines=tuple(lines))
+
+
+@dataclass(frozen=True)
+class ResultNumber:
+    """One line of the long table of all results."""
+
     group: str
-    paper: PaperRow | None
-    number: Number
-    cells: Mapping[str, Cell]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What the numbers are."""
-
-    what: str  # for programs
-    unit: str  # in the paper's data
-    digits: int = 1
-    best: str = "highest"  # or lowest, or none
-
-
-@dataclass(frozen=True)
-class _Found:
-    ours: Spread | None
-    paper: PaperValue | None
-    cell: Cell | None  # None for the mean
+    row: str
+    column: str
+    measure: str
+    value: float | None
+    deviation: float | None = None
+    seeds: int | None = None
+    paper: float | None = None
+    paper_deviation: float | None = None
+    state: str = "done"  # done, partial, missing, failed
+    reason: str = ""
 
     @property
     def difference(self) -> float | None:
-        return None if self.ours is None or self.paper is None else self.ours.mean - self.paper.value
+        """Our value minus the paper's."""
+        return None if self.value is None or self.paper is None else self.value - self.paper
+
+
+@dataclass(frozen=True)
+class NumberRow(Generic[R]):
+    """A row of a number table."""
+
+    label: str
+    group: str
+    paper: str | PaperNumber | None
+    number: NumberOf[R]
+    cells: Mapping[str, CellRecords[R]]
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """What the numbers of a table are."""
+
+    measure: str
+    unit: str  # in the paper's data
+    digits: int = 1
+    best: str = "highest"  # "lowest", or "" to print nothing bold
+
+
+def estimates(rows: Sequence[NumberRow[R]], columns: Sequence[str]) -> Estimates:
+    """Return mean and population deviation over seeds by row and column, and over all columns as `MEAN`.
+
+    A mean over columns is left out where a run is missing, and has no deviation where seeds cannot be paired.
+    """
+    found: Estimates = {}
+    for at, row in enumerate(rows):
+        values = {column: row.cells[column].values(row.number) for column in columns}
+        found |= {(at, column): known for column, own in values.items() if (known := estimate(own))}
+        if not all(row.cells[c].complete and len(own) == len(row.cells[c].seeds) for c, own in values.items()):
+            continue
+        if len({len(own) for own in values.values()}) == 1:
+            mean = estimate([fmean(seed) for seed in zip(*values.values(), strict=True)])
+        else:
+            mean = Estimate(fmean(map(fmean, values.values())), None, min(map(len, values.values())))
+        found |= {(at, MEAN): mean} if mean else {}
+    return found
 
 
 def number_table(
-    corner: str, columns: Sequence[str], mean: bool, rows: Sequence[NumberRow], paper: PaperColumns | None, kind: Kind
-) -> tuple[Grid, list[Fact]]:
-    """The table, and the same numbers for programs."""
-    shown = [*columns, MEAN] if mean else list(columns)
-    found = [[_find(row, column, columns, paper, kind) for column in shown] for row in rows]
-    facts = [
-        _fact(row, column, entry, kind) for row, line in zip(rows, found, strict=True)
-        for column, entry in zip(shown, line, strict=True) if entry.cell is None or entry.cell.seeds or entry.cell.gaps
-    ]  # fmt: skip
-    with_paper = [at for at in range(len(shown)) if any(line[at].paper for line in found)]
+    plan: PlannedTable, rows: Sequence[NumberRow[R]], style: NumberFormat
+) -> tuple[PrintedTable, list[ResultNumber]]:
+    """Return the printed table, and the same numbers for programs."""
+    shown = [*plan.columns, MEAN] if plan.mean else list(plan.columns)
+    ours = estimates(rows, plan.columns)
+    theirs = {(at, column): value for at, row in enumerate(rows) for column in shown
+              if (value := paper_value(plan.paper, row.paper, column, style.unit))}  # fmt: skip
     lines = [
-        Line(row.label, tuple(_entry(entry, kind.digits) for entry in line), row.group)
-        for row, line in zip(rows, found, strict=True)
+        TableLine(row.label, tuple(_text(ours.get((at, c)), row.cells.get(c), style.digits) for c in shown), row.group)
+        for at, row in enumerate(rows)
     ]
-    if kind.best != "none":
-        for at in range(len(shown)):
-            values = [line[at].ours.mean if line[at].ours and _comparable(line[at]) else None for line in found]  # type: ignore[union-attr]
-            lines = embolden(lines, at, values, kind.best == "lowest")
-    if not with_paper:
-        return Grid(corner, tuple(shown), tuple(lines)), facts
-    if len(with_paper) <= _BESIDE:
-        return _beside(corner, shown, lines, found, with_paper, kind.digits), facts
-    return Grid(corner, tuple(shown), tuple(_below(lines, found, kind.digits))), facts
+    for place, column in enumerate(shown) if style.best else ():
+        cells = [row.cells.get(column) for row in rows]  # None for the mean, which is there only if complete
+        values = [found.mean if (found := ours.get((at, column))) and (cell is None or cell.complete) else None
+                  for at, cell in enumerate(cells)]  # fmt: skip
+        lines = embolden(lines, place, values, lowest=style.best == "lowest")
+    numbers = [
+        _result(row, column, ours.get((at, column)), theirs.get((at, column)), style.measure)
+        for at, row in enumerate(rows)
+        for column in shown
+        if (cell := row.cells.get(column)) is None or cell.seeds or cell.gaps
+    ]
+    printed = PrintedTable(plan.corner, tuple(shown), tuple(lines))
+    return _with_paper(printed, ours, theirs, style.digits), numbers
 
 
-def _find(row: NumberRow, column: str, columns: Sequence[str], paper: PaperColumns | None, kind: Kind) -> _Found:
-    theirs = paper_value(paper, row.paper, column, kind.unit)
-    if column in row.cells:
-        cell = row.cells[column]
-        return _Found(cell.spread(row.number), theirs, cell)
-    return _Found(mean_over([row.cells[name] for name in columns], row.number), theirs, None)
+def embolden(
+    lines: Sequence[TableLine], column: int, values: Sequence[float | None], *, lowest: bool = False
+) -> list[TableLine]:
+    """Mark the best value of a column; values that are printed alike are marked alike."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return list(lines)
+    best = min(known) if lowest else max(known)
+    printed = [line.cells[column].partition(" ±")[0] for line in lines]
+    texts = {text for text, value in zip(printed, values, strict=True) if value == best}
+    return [
+        replace(line, bold=line.bold | {column}) if value is not None and text in texts else line
+        for line, text, value in zip(lines, printed, values, strict=True)
+    ]
 
 
-def _comparable(found: _Found) -> bool:
-    """Whether it is of all its seeds."""
-    return found.cell is None or found.cell.whole
+def _text(found: Estimate | None, cell: CellRecords[R] | None, digits: int) -> str:
+    text = with_deviation(found, digits)
+    if cell is None or not (cell.gaps or cell.seeds):
+        return text
+    if found is None:
+        return "none" if not cell.gaps else "failed" if any(gap.failed for gap in cell.gaps) else "missing"
+    return f"{text} ({found.seeds} of {cell.expected})" if cell.gaps else text
 
 
-def _entry(found: _Found, digits: int) -> Entry:
-    text = with_deviation(found.ours, digits)
-    cell = found.cell
-    if cell is None:
-        return Entry(text)
-    if cell.gaps:
-        reasons = "; ".join(dict.fromkeys(gap.failed for gap in cell.gaps if gap.failed))
-        if found.ours is None:
-            missing = "; ".join(dict.fromkeys(gap.missing for gap in cell.gaps if gap.missing))
-            return Entry("failed" if reasons else "missing", muted=True, hint=reasons or missing or "not run yet")
-        done = f"{found.ours.seeds} of {cell.expected}"
-        return Entry(f"{text} ({done})", hint=f"{done} seeds; {reasons or 'the others were not run yet'}")
-    if cell.seeds and found.ours is None:
-        return Entry("none", muted=True, hint="the records do not hold this number")
-    return Entry(text)
+def _with_paper(table: PrintedTable, ours: Estimates, theirs: Estimates, digits: int) -> PrintedTable:
+    """Put the paper's numbers and the differences into columns beside ours, or into lines below."""
+    places = {at for at, column in enumerate(table.columns) if any(known == column for _, known in theirs)}
+
+    def texts(row: int, column: str) -> tuple[str, str]:
+        paper, found = theirs.get((row, column)), ours.get((row, column))
+        return with_deviation(paper, digits), signed(found.mean - paper.mean, digits) if found and paper else ""
+
+    if len(places) > _BESIDE:
+        lines = []
+        for row, line in enumerate(table.lines):
+            pairs = [texts(row, column) for column in table.columns]
+            cells = tuple(", ".join(filter(None, (paper.partition(" ±")[0], change))) for paper, change in pairs)
+            below = [TableLine("paper, difference", cells, line.group, below=True)] if any(cells) else []
+            lines += [line, *below]
+        return replace(table, lines=tuple(lines))
+    new_place = {at: at + 2 * sum(place < at for place in places) for at in range(len(table.columns))}
+
+    def widened(cells: Sequence[str], beside: Callable[[str], tuple[str, str]]) -> tuple[str, ...]:
+        return tuple(text for at, (cell, column) in enumerate(zip(cells, table.columns, strict=True))
+                     for text in (cell, *(beside(column) if at in places else ())))  # fmt: skip
+
+    lines = [
+        replace(line, cells=widened(line.cells, partial(texts, row)), bold=frozenset(new_place[at] for at in line.bold))
+        for row, line in enumerate(table.lines)
+    ]
+    columns = widened(table.columns, lambda _: ("paper", "difference"))
+    return replace(table, columns=columns, lines=tuple(lines))
 
 
-def _beside(
-    corner: str, shown: Sequence[str], lines: Sequence[Line], found: Sequence[Sequence[_Found]],
-    with_paper: Sequence[int], digits: int,
-) -> Grid:  # fmt: skip
-    columns: list[str] = []
-    theirs: list[int] = []
-    for at, column in enumerate(shown):
-        columns.append(column)
-        if at in with_paper:
-            theirs += [len(columns), len(columns) + 1]
-            columns += ["paper", "difference"]
-    wider = []
-    for line, row in zip(lines, found, strict=True):
-        entries: list[Entry] = []
-        for at, entry in enumerate(line.entries):
-            entries.append(entry)
-            if at in with_paper:
-                entries += [
-                    Entry(with_deviation(row[at].paper, digits), muted=True),
-                    Entry(signed(row[at].difference, digits), muted=True),
-                ]
-        wider.append(Line(line.label, tuple(entries), line.group))
-    return Grid(corner, tuple(columns), tuple(wider), paper_columns=tuple(theirs))
-
-
-def _below(lines: Sequence[Line], found: Sequence[Sequence[_Found]], digits: int) -> list[Line]:
-    """Each line followed by one with the paper's numbers and the differences, where the paper has any."""
-    longer: list[Line] = []
-    for line, row in zip(lines, found, strict=True):
-        longer.append(line)
-        if any(entry.paper for entry in row):
-            texts = [
-                ", ".join(part for part in (number(e.paper.value, digits), signed(e.difference, digits)) if part)
-                if e.paper
-                else ""
-                for e in row
-            ]
-            longer.append(Line(_BELOW, tuple(Entry(text, muted=True) for text in texts), line.group, muted=True))
-    return longer
-
-
-def _fact(row: NumberRow, column: str, found: _Found, kind: Kind) -> Fact:
-    gaps = found.cell.gaps if found.cell else ()
-    failed = "; ".join(dict.fromkeys(gap.failed for gap in gaps if gap.failed))
-    whole = found.ours is not None and not gaps
-    state = "done" if whole else "partial" if found.ours else "failed" if failed else "missing"
-    return Fact(
-        row.label,
-        column,
-        kind.what,
-        found.ours.mean if found.ours else None,
-        found.ours.deviation if found.ours else None,
-        found.ours.seeds if found.ours else 0,
-        row.group,
-        found.paper.value if found.paper else None,
-        found.paper.deviation if found.paper else None,
-        state,
-        "; ".join(dict.fromkeys(gap.reason for gap in gaps if gap.reason)),
-        " && ".join(dict.fromkeys(gap.command for gap in gaps if gap.command)),
-    )
+def _result(
+    row: NumberRow[R], column: str, found: Estimate | None, paper: Estimate | None, measure: str
+) -> ResultNumber:
+    cell = row.cells.get(column)
+    gaps = cell.gaps if cell else ()
+    failed = any(gap.failed for gap in gaps)
+    state = "done" if found and not gaps else "partial" if found else "failed" if failed else "missing"
+    return ResultNumber(
+        row.group, row.label, column, measure,
+        found.mean if found else None, found.deviation if found else None, found.seeds if found else None,
+        paper.mean if paper else None, paper.deviation if paper else None,
+        state, "; ".join(dict.fromkeys(gap.reason for gap in gaps if gap.reason)),
+    )  # fmt: skip

@@ -1,64 +1,56 @@
-"""The weight of the source in each layer, by depth."""
+"""The weight of the source statistics in each layer, by depth."""
 
 from functools import partial
 
 import numpy as np
+import pandas as pd
 
-from domainadaptor.lab.reports.cells import Cell
-from domainadaptor.lab.reports.figures.depth import Trend, draw_trends
-from domainadaptor.lab.reports.grid import Entry, Fact, Grid, Line, number
-from domainadaptor.lab.reports.views.shown import Ask, Figure, Shown
+from domainadaptor.lab.records.runs import EvaluationRecord
+from domainadaptor.lab.reports.figures import LayerTrend, ReportFigure, draw_trends
+from domainadaptor.lab.reports.numbers import number
+from domainadaptor.lab.reports.selection import TableRecords
+from domainadaptor.lab.reports.tables import PrintedTable, ResultNumber, TableLine
+from domainadaptor.lab.reports.views import View
 
-_COLUMNS = ("layers", "first layer", "last layer", "mean", "slope over the depth", "correlation with depth")
+__all__ = ["alpha"]
+
+_COLUMNS = ("layers", "first layer", "last layer", "mean", "slope over depth", "depth correlation")
+_CAPTION = (
+    "Alpha is the weight of the source statistics in a layer, averaged over batches and seeds; the slope is that of "
+    "the regression line from the first to the last layer."
+)
 
 
-def show(ask: Ask) -> Shown:
-    """A line a row and column; and a plot of all layers with regression lines, a panel a row."""
-    table = ask.table
-    lines, facts = [], []
-    panels: dict[str, list[Trend]] = {}
-    for row in table.rows:
-        for column, cell in ask.cells(row).items():
-            layers = layer_means(cell)
-            if not layers:
+def alpha(table: TableRecords[EvaluationRecord]) -> View:
+    """Show a line per row and column, and a plot of all layers."""
+    lines, numbers = [], []
+    trends: dict[str, list[LayerTrend]] = {}
+    for row in table.layout.rows:
+        for column, cell in table.cells(row).items():
+            if not any(record.alpha for record in cell.records):
                 continue
-            label = f"{row.label}, {column}" if len(table.rows) > 1 else column
-            trend = Trend(column, tuple(layers), np.array(list(layers.values())))
-            numbers = _numbers(trend)
-            panels.setdefault(row.label, []).append(trend)
-            lines.append(
-                Line(label, tuple(Entry(number(v, 0 if at == 0 else 2)) for at, v in enumerate(numbers)), row.group)
-            )
-            facts += [
-                Fact(row.label, column, f"alpha of {layer}", value, seeds=len(cell.seeds), group=row.group)
-                for layer, value in layers.items()
+            # Columns of the frame keep the network's order of layers.
+            layers = pd.DataFrame([dict(record.alpha) for record in cell.records]).mean()
+            trend = LayerTrend(column, {str(layer): float(value) for layer, value in layers.items()})
+            trends.setdefault(row.label, []).append(trend)
+            label = f"{row.label}, {column}" if len(table.layout.rows) > 1 else column
+            lines.append(TableLine(label, _summary(trend), row.group))
+            numbers += [
+                ResultNumber(row.group, row.label, column, f"alpha of {layer}", value, seeds=len(cell.seeds))
+                for layer, value in trend.layers.items()
             ]
     if not lines:
-        return Shown(gaps=ask.gaps(), problem="" if ask.gaps() else "no record of it has alphas: its method has none")
-    grid = Grid(
-        "domain", _COLUMNS, tuple(lines),
-        "Alpha is the weight of the source statistics in a layer, mean over batches and seeds; the slope is of the "
-        "regression line from the first to the last layer.",
-    )  # fmt: skip
-    caption = f"{table.title}: alpha by depth, one color a domain, with regression lines."
-    figure = Figure(ask.name, caption, partial(draw_trends, panels, "alpha (weight of the source)"))
-    return Shown((grid,), (), (figure,), tuple(facts), ask.gaps())
+        return View(problem="" if table.gaps() else "its records have no alpha: the method does not mix statistics")
+    caption = f"{table.layout.title}: alpha by depth, one color per domain, with regression lines."
+    draw = partial(draw_trends, trends, "alpha (weight of the source)", regression=True)
+    printed = PrintedTable("domain", _COLUMNS, tuple(lines), _CAPTION)
+    return View((printed,), figures=(ReportFigure(table.name, caption, draw),), numbers=tuple(numbers))
 
 
-def layer_means(cell: Cell) -> dict[str, float]:
-    """Alpha of each layer, mean over records, in the network's order."""
-    found: dict[str, list[float]] = {}
-    for record in cell.records:
-        for layer, value in record.get("alpha", {}).items():
-            found.setdefault(layer, []).append(value)
-    return {layer: float(np.mean(values)) for layer, values in found.items()}
-
-
-def _numbers(trend: Trend) -> tuple[float | None, ...]:
+def _summary(trend: LayerTrend) -> tuple[str, ...]:
     values = trend.values
-    if len(values) < 2:
-        return (float(len(values)), values[0], values[-1], float(values.mean()), None, None)
-    slope, _ = trend.line()
-    spread = values.std()
-    correlation = float(np.corrcoef(np.arange(len(values)), values)[0, 1]) if spread > 0 else None
-    return (float(len(values)), values[0], values[-1], float(values.mean()), slope, correlation)
+    several = len(values) > 1
+    slope = trend.line()[0] if several else None
+    correlation = float(np.corrcoef(np.arange(len(values)), values)[0, 1]) if several and values.std() > 0 else None
+    found = (float(values[0]), float(values[-1]), float(values.mean()), slope, correlation)
+    return (str(len(values)), *(number(value, 2) for value in found))

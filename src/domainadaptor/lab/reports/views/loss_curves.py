@@ -1,95 +1,139 @@
-"""Losses and their gradients by the confidence of a prediction, and what temperature makes of sure ones."""
+"""Losses and their gradients by confidence, and what temperature does to confident predictions."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from domainadaptor.lab.reports.cells import Record
-from domainadaptor.lab.reports.figures.losses import Curve, Softened, draw_losses, draw_softened
-from domainadaptor.lab.reports.grid import Entry, Fact, Grid, Line, number
-from domainadaptor.lab.reports.views.shown import Ask, Figure, Shown
+from domainadaptor.lab.records.measurements import LossCurve, LossCurves, TemperatureEffect
+from domainadaptor.lab.records.runs import MeasurementRecord
+from domainadaptor.lab.reports.counts import Array
+from domainadaptor.lab.reports.figures import BLUE, ORANGE, ReportFigure, look, panels
+from domainadaptor.lab.reports.numbers import number
+from domainadaptor.lab.reports.selection import TableRecords
+from domainadaptor.lab.reports.tables import PrintedTable, ResultNumber, TableLine
+from domainadaptor.lab.reports.views import View
+
+__all__ = ["loss_curves"]
 
 _AT = (0.5, 0.9, 0.99)  # confidences of the table
+_RANKS = 10  # classes in the bar chart
 
-Array = np.ndarray[Any, Any]
+
+@dataclass(frozen=True)
+class _Curve:
+    label: str
+    confidence: Array
+    loss: Array
+    gradient: Array
+
+    def at(self, name: str, confidence: float) -> float | None:
+        """Return a value between measured confidences; None outside of them."""
+        known = self.confidence
+        if not len(known) or not known.min() <= confidence <= known.max():
+            return None
+        return float(np.interp(confidence, known, getattr(self, name)))
 
 
-def show(ask: Ask) -> Shown:
-    """All as plots, and a few values as a table; curves are means over the columns."""
-    records = ask.all_records()
-    found = _curves(records)
-    if not found:
-        return Shown(gaps=ask.gaps())
-    columns = tuple(f"{what} at {at}" for what in ("loss", "gradient") for at in _AT)
-    values = {curve.label: dict(zip(columns, _values(curve), strict=True)) for curve in found}
-    columns = tuple(column for column in columns if any(own[column] is not None for own in values.values()))
-    lines = [Line(label, tuple(Entry(number(own[column], 3)) for column in columns)) for label, own in values.items()]
-    facts = [Fact(label, column, column.split()[0], own[column]) for label, own in values.items() for column in columns]
-    over = f", mean over {', '.join(ask.table.columns)}" if len(ask.table.columns) > 1 else ""
-    caption = f"{ask.table.title}: left the loss, right its gradient, by the confidence of the prediction{over}."
-    figures = [Figure(ask.name, caption, partial(draw_losses, found))]
-    if softened := _softened(records):
+def loss_curves(table: TableRecords[MeasurementRecord]) -> View:
+    """Show all curves as plots and a few values as a table; curves are means over the columns."""
+    plan = table.layout
+    found = [record.read(LossCurves) for record in table.all_records()]
+    curves = _curves([curve for own in found for curve in own.curves])
+    if not curves:
+        return View()
+    columns = [
+        (name, at) for name in ("loss", "gradient") for at in _AT if any(c.at(name, at) is not None for c in curves)
+    ]
+    titles = tuple(f"{name} at {at}" for name, at in columns)
+    lines = [TableLine(curve.label, tuple(number(curve.at(*c), 3) for c in columns)) for curve in curves]
+    numbers = [
+        ResultNumber("", curve.label, title, column[0], curve.at(*column))
+        for curve in curves
+        for title, column in zip(titles, columns, strict=True)
+    ]
+    over = f", mean over {', '.join(plan.columns)}" if len(plan.columns) > 1 else ""
+    caption = f"{plan.title}: loss (left) and norm of its gradient (right) by the confidence of the prediction{over}."
+    figures = [ReportFigure(table.name, caption, partial(_draw_losses, curves))]
+    if effect := _mean_effect([own.temperature for own in found if own.temperature.images]):
         caption = (
-            f"{ask.table.title}: mean probability of the likeliest class, the second and so on, over {softened.images} "
-            f"images with a confidence above 0.9, as predicted and with logits divided by {softened.tau:.1f}, the mean "
+            f"{plan.title}: mean probability of the most likely class, the second and so on, over {effect.images} "
+            f"images with a confidence above 0.9, as predicted and with logits divided by {effect.tau:.1f}, the mean "
             "temperature."
         )
-        figures.append(Figure(f"{ask.name}-temperature", caption, partial(draw_softened, softened)))
-    return Shown(
-        (Grid("loss", columns, tuple(lines), f"Between measured confidences, a straight line{over}."),),
-        (),
-        tuple(figures),
-        tuple(facts),
-        ask.gaps(),
-    )
+        figures.append(ReportFigure(f"{table.name}-temperature", caption, partial(_draw_effect, effect)))
+    note = f"Linear interpolation between measured confidences{over}."
+    return View((PrintedTable("loss", titles, tuple(lines), note),), figures=tuple(figures), numbers=tuple(numbers))
 
 
-def _curves(records: list[Record]) -> list[Curve]:
-    """A curve for each loss: the mean of all records' curves, over the confidences that all of them have.
+def _curves(entries: Sequence[LossCurve]) -> list[_Curve]:
+    """Return the mean curve of each loss, over the confidences that all its records cover.
 
-    Records stand at different heights, so that none may weigh more at one confidence than at another.
+    Losses of different records differ in height, so each must weigh the same at every confidence.
     """
-    entries: dict[str, list[dict[str, list[float]]]] = {}
-    for record in records:
-        for entry in filter(lambda curve: curve["confidence"], record["values"]["curves"]):
-            entries.setdefault(entry["label"], []).append(entry)
     found = []
-    for label, own in entries.items():
-        known = [np.array(entry["confidence"], dtype=float) for entry in own]
+    for label in dict.fromkeys(entry.label for entry in entries if entry.confidence):
+        own = [entry for entry in entries if entry.label == label and entry.confidence]
+        known = [np.array(entry.confidence) for entry in own]
         low, high = max(c.min() for c in known), min(c.max() for c in known)
         every = np.unique(np.concatenate(known))
         shared = every[(every >= low) & (every <= high)]
-        means = (_mean(shared, known, [entry.get(name, []) for entry in own]) for name in ("loss", "gradient"))
-        found.append(Curve(label, shared, *means))
+        loss, gradient = (
+            _mean(shared, known, [getattr(entry, name) for entry in own]) for name in ("loss", "gradient")
+        )
+        found.append(_Curve(label, shared, loss, gradient))
     return found
 
 
-def _mean(at: Array, known: list[Array], lines: list[list[float]]) -> Array:
-    if not len(at) or not all(lines):
-        return np.array([])
-    each = []
-    for confidence, line in zip(known, lines, strict=True):
-        order = np.argsort(confidence)
-        each.append(np.interp(at, confidence[order], np.array(line, dtype=float)[order]))
+def _mean(at: Array, known: list[Array], lines: list[tuple[float, ...]]) -> Array:
+    orders = [np.argsort(confidence) for confidence in known]
+    each = [np.interp(at, c[o], np.array(line)[o]) for c, o, line in zip(known, orders, lines, strict=True)]
     return np.asarray(np.mean(each, 0))
 
 
-def _softened(records: list[Record]) -> Softened | None:
-    own = [record["values"]["temperature"] for record in records if record["values"].get("temperature")]
-    own = [entry for entry in own if entry["images"]]
+def _mean_effect(own: Sequence[TemperatureEffect]) -> TemperatureEffect | None:
     if not own:
         return None
-    weights = [entry["images"] for entry in own]
-    plain, scaled = (np.average([entry[name] for entry in own], 0, weights) for name in ("plain", "scaled"))
-    return Softened(plain, scaled, float(np.average([entry["tau"] for entry in own], 0, weights)), sum(weights))
+    weights = [entry.images for entry in own]
+    plain, scaled = (np.average([getattr(entry, name) for entry in own], 0, weights) for name in ("plain", "scaled"))
+    tau = float(np.average([entry.tau for entry in own], 0, weights))
+    return TemperatureEffect(tau=tau, images=sum(weights), plain=tuple(plain.tolist()), scaled=tuple(scaled.tolist()))
 
 
-def _values(curve: Curve) -> list[float | None]:
-    return [_interpolated(curve.confidence, line, at) for line in (curve.loss, curve.gradient) for at in _AT]
+def _draw_effect(found: TemperatureEffect) -> Any:
+    figure, (panel,) = panels(1, 1, 8.5, 3.8)
+    shown = min(len(found.plain), _RANKS)
+    for shift, values, label, color in (
+        (-0.2, found.plain, "as predicted", BLUE),
+        (0.2, found.scaled, f"logits divided by {found.tau:.1f}", ORANGE),
+    ):
+        bars = panel.bar([rank + shift for rank in range(shown)], values[:shown], 0.38, label=label, color=color)
+        panel.bar_label(bars, [f"{value:.2f}" for value in values[:shown]], fontsize=9.5, padding=2)
+    panel.set_xticks(range(shown), ["most likely", *(f"{rank}." for rank in range(2, shown + 1))])
+    panel.set_xlabel("classes by their probability")
+    panel.set_ylabel("mean probability")
+    panel.set_ylim(0, 1.12)
+    panel.grid(axis="x", visible=False)
+    panel.legend(loc="upper right")
+    return figure
 
 
-def _interpolated(confidence: Array, line: Array, at: float) -> float | None:
-    if not len(line) or not confidence.min() <= at <= confidence.max():
-        return None
-    return float(np.interp(at, confidence, line))
+def _draw_losses(curves: Sequence[_Curve]) -> Any:
+    figure, (left, right) = panels(2, 2, 5.5, 4.4)
+    for at, curve in enumerate(curves):
+        style = look(at) | {"marker": "", "linewidth": 1.8}
+        # One loss is fifty times another: divided by its maximum each keeps its sign and shape.
+        largest = np.abs(curve.loss).max(initial=0.0) or 1.0
+        left.plot(curve.confidence, curve.loss / largest, label=curve.label, **style)
+        right.plot(curve.confidence, curve.gradient, **style)
+    for panel, title, axis in (
+        (left, "loss", "loss, divided by its maximum"),
+        (right, "gradient", "norm of the gradient"),
+    ):
+        panel.set_title(title, loc="left")
+        panel.set_xlabel("confidence of the prediction")
+        panel.set_ylabel(axis)
+    figure.legend(loc="outside right center")
+    return figure

@@ -1,104 +1,121 @@
-"""Accuracy along the segments of a protocol, in the order in which a method met them."""
+"""Accuracy along the segments of a protocol, in the order in which a method meets them."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from domainadaptor.lab.reports.cells import Record, Spread, spread
-from domainadaptor.lab.reports.figures.lines import Walk, draw_walks
-from domainadaptor.lab.reports.grid import Entry, Fact, Grid, Line, embolden, with_deviation
-from domainadaptor.lab.reports.views.details import details_grid
-from domainadaptor.lab.reports.views.shown import Ask, Figure, Shown
+from domainadaptor.lab.records.runs import EvaluationRecord, Score, SegmentScore
+from domainadaptor.lab.reports.details import details_table
+from domainadaptor.lab.reports.figures import GREY, ReportFigure, legend_right, look, panels, tall_enough, wrapped
+from domainadaptor.lab.reports.numbers import Estimate, estimate, with_deviation
+from domainadaptor.lab.reports.selection import TableRecords
+from domainadaptor.lab.reports.tables import PrintedTable, ResultNumber, TableLine, embolden
+from domainadaptor.lab.reports.views import View
 
-_UNTOUCHED = "untouched network"
+__all__ = ["segments"]
+
+_LONG = 30  # segments, from which on error bars would hide the lines
 
 
-def show(ask: Ask) -> Shown:
-    """A table and a line plot for each column of the plan: methods by segments."""
-    grids, figures, facts = [], [], []
-    for number, column in enumerate(ask.table.columns):
-        walks = _walks(ask, column)
-        if not walks:
+@dataclass(frozen=True)
+class _Path:
+    """A method on its way through the segments."""
+
+    label: str
+    group: str
+    names: list[str]
+    values: list[Estimate | None]  # per segment, then over all of them
+    resets: frozenset[int]  # segments before which the adaptor was reset
+    reference: bool  # the source model
+
+    def padded(self, segments: int) -> list[Estimate | None]:
+        """Return the values with None for segments that it does not have."""
+        return [*self.values[:-1], *[None] * (segments - len(self.names)), self.values[-1]]
+
+
+def segments(table: TableRecords[EvaluationRecord]) -> View:
+    """Show a table and a line plot per column: methods by segments."""
+    plan = table.layout
+    printed, figures, numbers = [], [], []
+    for at, column in enumerate(plan.columns):
+        paths = _paths(table, column)
+        if not paths:
             continue
-        segments = max((walk.segments for walk in walks), key=len)
-        lines = [
-            Line(
-                walk.label,
-                tuple(Entry(with_deviation(found)) for found in _row(walk, len(segments))),
-                walk.group,
-            )
-            for walk in walks
-        ]
-        for at in range(len(segments) + 1):
-            column_of = [_row(walk, len(segments))[at] for walk in walks]
-            lines = embolden(lines, at, [entry.mean if entry else None for entry in column_of])
-        caption = f"{column}: accuracy in percent, part by part" if len(ask.table.columns) > 1 else ""
-        grids.append(Grid(ask.table.corner, (*segments, "all"), tuple(lines), caption))
-        facts += [
-            Fact(
-                walk.label,
-                f"{column}: {at + 1} {segment}",
-                "accuracy, %",
-                value.mean,
-                value.deviation,
-                value.seeds,
-                walk.group,
-            )
-            for walk in walks
-            for at, (segment, value) in enumerate(zip(walk.segments, walk.values, strict=True))
-            if value
-        ]
-        facts += [
-            Fact(walk.label, f"{column}: all", "accuracy, %", all_of.mean, all_of.deviation, all_of.seeds, walk.group)
-            for walk in walks
-            if (all_of := walk.overall)
-        ]
-        name = ask.name if number == 0 else f"{ask.name}-{number + 1}"
-        title = f"{ask.table.title}: accuracy part by part, {column}; grey is the untouched network."
-        fresh = " Dotted verticals: everything was forgotten there." if any(walk.fresh for walk in walks) else ""
-        figures.append(Figure(name, title + fresh, partial(draw_walks, walks)))
-    return Shown(tuple(grids), details_grid(ask), tuple(figures), tuple(facts), ask.gaps())
+        names = max((path.names for path in paths), key=len)
+        values = [path.padded(len(names)) for path in paths]
+        lines = [TableLine(p.label, tuple(map(with_deviation, v)), p.group) for p, v in zip(paths, values, strict=True)]
+        for place in range(len(names) + 1):
+            lines = embolden(lines, place, [found.mean if (found := line[place]) else None for line in values])
+        caption = f"{column}: accuracy in percent by segment." if len(plan.columns) > 1 else ""
+        printed.append(PrintedTable(plan.corner, (*names, "all"), tuple(lines), caption))
+        numbers += [result for path in paths for result in _numbers(path, column)]
+        resets = " Dotted lines: the adaptor was reset." if any(path.resets for path in paths) else ""
+        title = f"{plan.title}: accuracy by segment, {column}; grey is the source model.{resets}"
+        figures.append(ReportFigure(table.name if at == 0 else f"{table.name}-{at + 1}", title, partial(_draw, paths)))
+    return View(tuple(printed), details_table(table), tuple(figures), tuple(numbers))
 
 
-def _walks(ask: Ask, column: str) -> list[Walk]:
-    walks = []
-    untouched: Walk | None = None
-    for row in ask.table.rows:
-        cell = ask.shelf.cell(row, column)
-        runs = [_parts(record) for seed in cell.seeds for record in seed if record.get("segments")]
+def _paths(table: TableRecords[EvaluationRecord], column: str) -> list[_Path]:
+    paths: list[_Path] = []
+    source: _Path | None = None
+    for row in table.layout.rows:
+        records = [record for record in table.cell(row, column).records if record.segments]
+        runs = [_parts(record) for record in records]
         if not runs or len({len(run) for run in runs}) > 1:
             continue
-        names = [segment["name"] for segment in runs[0]]
-        fresh = tuple(at for at, segment in enumerate(runs[0]) if at and segment.get("fresh"))
-        plain = all(record["run"].get("method") == "source" for record in ask.records(row))
-        walks.append(Walk(row.label, row.group, names, _values(runs, "right"), _overall(runs, "right"), fresh, plain))
-        if untouched is None:
-            overall = _overall(runs, "source_right")
-            untouched = Walk(_UNTOUCHED, "", names, _values(runs, "source_right"), overall, fresh, reference=True)
-    return walks if untouched is None or any(walk.reference for walk in walks) else [untouched, *walks]
+        names = [name for name, _ in runs[0]]
+        first = [part for _, part in runs[0]]
+        resets = frozenset(at for at, part in enumerate(first) if at and getattr(part, "fresh", False))
+        is_source = all(record.run.method == "source" for record in table.of_row(row))
+        paths.append(_Path(row.label, row.group, names, _values(runs, "right"), resets, is_source))
+        source = source or _Path("source model", "", names, _values(runs, "source_right"), resets, True)
+    return paths if source is None or any(path.reference for path in paths) else [source, *paths]
 
 
-def _parts(record: Record) -> list[dict[str, Any]]:
-    """Its segments; its domains where one segment holds several."""
-    if len(record["segments"]) > 1 or len(record["scores"]) == 1:
-        return list(record["segments"])
-    kept = ("images", "right", "source_right")
-    return [{"name": domain} | {key: score[key] for key in kept} for domain, score in record["scores"].items()]
+def _parts(record: EvaluationRecord) -> list[tuple[str, SegmentScore | Score]]:
+    """Return its segments, or its domains where one segment holds several."""
+    if len(record.segments) > 1 or len(record.scores) == 1:
+        return [(segment.name, segment) for segment in record.segments]
+    return list(record.scores.items())
 
 
-def _values(runs: Sequence[Sequence[Record]], count: str) -> list[Spread | None]:
-    """Over the records of a cell, segment by segment."""
+def _values(runs: Sequence[Sequence[tuple[str, SegmentScore | Score]]], count: str) -> list[Estimate | None]:
+    """Return accuracies over records, segment by segment and over all."""
+    counts = [[(getattr(part, count), part.images) for _, part in run] for run in runs]
+    columns = [*zip(*counts, strict=True), [tuple(map(sum, zip(*run, strict=True))) for run in counts]]
+    return [estimate([100 * right / images for right, images in column if images]) for column in columns]
+
+
+def _numbers(path: _Path, column: str) -> list[ResultNumber]:
+    titles = [*(f"{column}: {at} {name}" for at, name in enumerate(path.names, 1)), f"{column}: all"]
     return [
-        spread([100 * run[at][count] / run[at]["images"] for run in runs if run[at]["images"]])
-        for at in range(len(runs[0]))
+        ResultNumber(path.group, path.label, title, "accuracy, %", found.mean, found.deviation, found.seeds)
+        for title, found in zip(titles, path.values, strict=True)
+        if found
     ]
 
 
-def _overall(runs: Sequence[Sequence[Record]], count: str) -> Spread | None:
-    totals = [(sum(segment[count] for segment in run), sum(segment["images"] for segment in run)) for run in runs]
-    return spread([100 * right / images for right, images in totals if images])
-
-
-def _row(walk: Walk, segments: int) -> list[Spread | None]:
-    """A value for each segment, none for those that the walk has not, and the one over all."""
-    return [*walk.values, *[None] * (segments - len(walk.values)), walk.overall]
+def _draw(paths: Sequence[_Path]) -> Any:
+    names = max((path.names for path in paths), key=len)
+    labels = [wrapped(path.label, 26) for path in paths]
+    figure, (panel,) = panels(1, 1, 10.5, tall_enough(4.6, labels))
+    long = len(names) > _LONG
+    for reset in sorted({at for path in paths for at in path.resets}) if not long else []:
+        panel.axvline(reset - 0.5, color=GREY, linestyle=":", linewidth=1)
+    looks = iter(range(len(paths)))
+    for path, label in zip(paths, labels, strict=True):
+        style = {"color": GREY, "marker": "" if len(names) > 1 else "_"} if path.reference else look(next(looks))
+        known = [(at, value) for at, value in enumerate(path.values[:-1]) if value]
+        spread = [value.deviation or 0 for _, value in known] if any(v.deviation for _, v in known) else None
+        x, y = [at for at, _ in known], [value.mean for _, value in known]
+        panel.errorbar(x, y, None if long else spread, label=label, capsize=3, markersize=3 if long else 6,
+                       linewidth=1.6, **style)  # fmt: skip
+    ticks = range(0, len(names), math.ceil(len(names) / 16))
+    upright = max(len(names[at]) for at in ticks) * len(ticks) <= 80
+    panel.set_xticks(ticks, [wrapped(names[at], 18) for at in ticks], rotation=0 if upright else 40,
+                     ha="center" if upright else "right", rotation_mode="anchor")  # fmt: skip
+    panel.set_ylabel("accuracy, %")
+    legend_right(panel)
+    return figure

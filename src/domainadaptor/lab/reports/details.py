@@ -1,0 +1,116 @@
+"""More about each method than its accuracy: changed answers, calibration, time, memory; by domain and class."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import pandas as pd
+
+from domainadaptor.lab.records.runs import EvaluationRecord
+from domainadaptor.lab.reports.counts import (
+    accuracy,
+    calibration_error,
+    class_accuracies,
+    milliseconds,
+    peak_memory,
+    relative_time,
+    scores,
+    share,
+)
+from domainadaptor.lab.reports.numbers import number
+from domainadaptor.lab.reports.selection import TableRecords, countable
+from domainadaptor.lab.reports.tables import PrintedTable, ResultNumber, TableLine, embolden
+
+MEANING = (
+    "Before step: the method's answers before it learned from the batch. Better: wrong by the source model, correct "
+    "after; worse: the reverse. ECE: expected calibration error with 15 bins, 0 is best. Relative time: divided by the "
+    "time of the source model on the same batches. Fallback batches: answered by the source model."
+)
+
+
+class _Detail(NamedTuple):
+    title: str
+    number: Callable[[Sequence[EvaluationRecord]], float | None]
+    digits: int = 1
+    best: str = ""
+
+
+_DETAILS = (
+    _Detail("images", lambda records: float(sum(score.images for score in scores(records))), 0),
+    _Detail("source model", partial(accuracy, of="source")),
+    _Detail("before step", partial(accuracy, of="before")),
+    _Detail("after", accuracy, best="highest"),
+    _Detail("better", partial(share, count="better")),
+    _Detail("worse", partial(share, count="worse")),
+    _Detail("changed", partial(share, count="changed")),
+    _Detail("ECE source model", partial(calibration_error, of="source")),
+    _Detail("ECE after", calibration_error, best="lowest"),
+    _Detail("ms per batch", milliseconds),
+    _Detail("relative time", relative_time, 2),
+    _Detail("peak memory, MB", peak_memory, 0),
+    _Detail("fallback batches", lambda records: float(sum(record.fell_back for record in records)), 0),
+)
+
+
+def details_table(table: TableRecords[EvaluationRecord]) -> tuple[PrintedTable, ...]:
+    """Return the table of details, one line per row; nothing without records."""
+    groups = [(row, *found) for row in table.layout.rows for found in countable(table, row).items()]
+    if not any(records for *_, records in groups):
+        return ()
+    values = [[detail.number(records) if records else None for detail in _DETAILS] for *_, records in groups]
+    lines = [
+        TableLine(
+            f"{row.label}, {column}" if column else row.label,
+            tuple(number(value, detail.digits) for value, detail in zip(line, _DETAILS, strict=True)),
+            row.group,
+        )
+        for (row, column, _), line in zip(groups, values, strict=True)
+    ]
+    for at, detail in enumerate(_DETAILS):
+        if detail.best:
+            lines = embolden(lines, at, [line[at] for line in values], lowest=detail.best == "lowest")
+    caption = f"All images and seeds of a row counted together, in percent. {MEANING}"
+    titles = tuple(detail.title for detail in _DETAILS)
+    return (PrintedTable(table.layout.corner, titles, tuple(lines), caption).without_empty_columns(),)
+
+
+def details_numbers(table: TableRecords[EvaluationRecord]) -> list[ResultNumber]:
+    """Return the numbers of that table for programs."""
+    found = []
+    for row in table.layout.rows:
+        gaps = any(cell.gaps for cell in table.cells(row).values())
+        for column, records in countable(table, row).items():
+            state = ("partial" if gaps else "done") if records else "missing"
+            found += [
+                ResultNumber(row.group, row.label, column or "all", detail.title,
+                             detail.number(records) if records else None, state=state)
+                for detail in _DETAILS
+            ]  # fmt: skip
+    return found
+
+
+def details_by_domain(table: TableRecords[EvaluationRecord]) -> pd.DataFrame:
+    """Return all details in long form, for each row, column, domain and class."""
+    names = ["group", "row", "column", "domain", "class", "measure", "value"]
+    lines: list[tuple[str | float, ...]] = []
+    for row in table.layout.rows:
+        for column, cell in table.cells(row).items():
+            for domain in dict.fromkeys(name for record in cell.records for name in record.scores):
+                own = [of_domain(record, domain) for record in cell.records if domain in record.scores]
+                place = (row.group, row.label, column, domain)
+                lines += [(*place, "", title, round(value, 4)) for title, value in numbers_of(own).items()]
+                for name, _, before, after in class_accuracies(own):
+                    lines.append((*place, name, "source model", round(before, 4)))
+                    lines.append((*place, name, "after", round(after, 4)))
+    return pd.DataFrame(lines, columns=names)
+
+
+def numbers_of(records: Sequence[EvaluationRecord]) -> dict[str, float]:
+    """Return the details of some records counted together, by title; unknown ones are left out."""
+    return {detail.title: value for detail in _DETAILS if (value := detail.number(records)) is not None}
+
+
+def of_domain(record: EvaluationRecord, domain: str) -> EvaluationRecord:
+    """Return a record reduced to one domain; time and memory of a stream are known only for all domains together."""
+    unknown = {"seconds": None, "memory": None, "fell_back": 0} if len(record.scores) > 1 else {}
+    return record.model_copy(update={"scores": {domain: record.scores[domain]}, **unknown})

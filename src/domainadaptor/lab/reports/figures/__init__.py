@@ -1,1 +1,0 @@
-"""Figures from numbers; matplotlib is loaded when the first one is drawn."""

@@ -1,1 +1,0 @@
-"""Tables in the formats that people paste them into."""
