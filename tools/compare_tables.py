@@ -23,6 +23,8 @@ RENAMED = {
     "correlation with depth": "depth correlation",
     "slope over the depth": "slope over depth",
     "fell back": "fallback batches",
+    "images a domain": "images per domain",
+    "images in a subset": "images per subset",
 }
 TOLERANCE = 1e-9  # relative, for numbers that are stored unrounded
 _NUMBER = re.compile(r"[+−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -35,7 +37,8 @@ def renamed(text: str) -> str:
     """Return the text with old words replaced and Markdown marks removed."""
     text = re.sub(r"\\(.)", r"\1", text).replace("**", "").strip(" *↳")
     for old, new in RENAMED.items():
-        text = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", new, text)
+        if new not in text:
+            text = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", new, text)
     return text
 
 
