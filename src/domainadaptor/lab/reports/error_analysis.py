@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from domainadaptor.lab.records.plans import PlannedRow
-from domainadaptor.lab.records.runs import EvaluationRecord, ChangedPrediction, RunSettings
+from domainadaptor.lab.records.runs import ChangedPrediction, EvaluationRecord, RunSettings
 from domainadaptor.lab.reports.counts import Array, accuracy, confusion
 from domainadaptor.lab.reports.figures import GREEN, VERMILLION, ReportFigure, panels
 from domainadaptor.lab.reports.selection import TableRecords, countable
