@@ -111,7 +111,7 @@ def _read_pickled(path: Path) -> object:
         raise BadFile(f"{str(path)!r} is a TorchScript or exported program, which can run code; {_SAVE_TENSORS}")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns about old pickles that it can read
+            warnings.simplefilter("ignore")  # for this call: torch warns about files that are refused below
             with torch.serialization.safe_globals(_HARMLESS):
                 return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

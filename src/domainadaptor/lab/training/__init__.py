@@ -1,1 +1,1 @@
-"""Training on source domains: algorithms, the loop, and how weights are chosen."""
+"""Training on source domains: algorithms, the loop, and the selection of weights."""

@@ -1,4 +1,4 @@
-"""Algorithm: one training update from one labeled batch per source domain."""
+"""Base class of training algorithms: one update from one labeled batch per source domain."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -16,48 +16,48 @@ from domainadaptor.lab.training.distributed import average_gradients
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """What every algorithm is told: how the outer optimizer steps, and the size of the task."""
+    """Settings of the outer optimizer, and the number of classes."""
 
     classes: int
     lr: float = 1e-3
-    head_lr: float = 10.0  # times lr, for layers that were not pretrained
+    head_lr: float = 10.0  # factor of lr for layers that were not pretrained
     momentum: float = 0.9
     weight_decay: float = 5e-4
 
 
 class Algorithm(nn.Module, ABC):
-    """Trains a network; a subclass writes `update`, and adds what it trains besides the network to `heads`."""
+    """Trains a network. A subclass writes `update`, and adds what it trains besides the network to `heads`."""
 
-    rounds = 1  # batches of each domain that an update takes
-    adapts = False  # whether it predicts after adapting to the batch
+    rounds = 1  # batches per domain and update
+    adapts = False  # whether it adapts to a batch before predicting it
 
     def __init__(self, network: nn.Module, settings: OptimizerSettings) -> None:
         super().__init__()
         self.network = network
         self.settings = settings
         self.head = find_head(network, settings.classes)
-        self.heads = nn.ModuleDict()  # saved with the network, for adaptation
+        self.heads = nn.ModuleDict()  # saved in the checkpoint, for adaptation
         self._optimizer: Optimizer | None = None
 
     @abstractmethod
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
-        """Learns from one batch per domain; returns numbers for the log, "loss" and "accuracy" among them."""
+        """Learn from one batch per domain; return numbers for the log, including "loss" and "accuracy"."""
 
     def predict(self, images: Tensor) -> Tensor:
-        """Logits of images of one domain as they are meant to be got: what weights are chosen by."""
+        """Return the logits of images of one domain, by which weights are selected."""
         return self.network(images)  # type: ignore[no-any-return]
 
     def joint_logits(self, batches: Sequence[DomainBatch]) -> Tensor:
-        """Logits of one batch of each domain in one pass, as in training."""
+        """Return the logits of one batch per domain in one pass, as in training."""
         return self.network(concatenate(batches)[0])  # type: ignore[no-any-return]
 
     def before_validation(self, rounds: Iterable[Sequence[DomainBatch]], steps: int) -> None:
-        """Whatever the weights need before they are looked at; so many rounds of batches were trained on since."""
+        """Prepare the weights for validation, `steps` rounds of batches after the last one."""
         return
 
     @property
     def optimizer(self) -> Optimizer:
-        """The outer optimizer, made when it is first asked for: a subclass may add heads until then."""
+        """The outer optimizer, made on first use: a subclass may add heads until then."""
         if self._optimizer is None:
             self._optimizer = self._make_optimizer()
         return self._optimizer
@@ -69,7 +69,7 @@ class Algorithm(nn.Module, ABC):
         )
 
     def _groups(self) -> list[dict[str, Any]]:
-        """The body at the base rate; the head and what is trained besides at a higher one."""
+        """Return the parameter groups: the backbone, and the head and extra heads at a higher rate."""
         fresh = self._fresh()
         known = {id(p) for p in fresh}
         body = [p for p in self.network.parameters() if id(p) not in known]
@@ -77,46 +77,46 @@ class Algorithm(nn.Module, ABC):
         return [{"params": body, "factor": 1.0}, {"params": fresh, "lr": high, "factor": self.settings.head_lr}]
 
     def _fresh(self) -> list[nn.Parameter]:
-        """What was not pretrained."""
+        """Return the parameters that were not pretrained."""
         return [*self.network.get_submodule(self.head).parameters(), *self.heads.parameters()]
 
     def set_lr(self, lr: float) -> None:
-        """A new base rate."""
+        """Set the base learning rate."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["factor"]
 
     def step(self, loss: Tensor) -> None:
-        """One step of the outer optimizer down a loss."""
+        """Take one step of the outer optimizer."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         average_gradients(self.parameters())
         self.optimizer.step()
 
     def resume_state(self) -> dict[str, Any]:
-        """All that a later process needs to go on."""
+        """Return everything that a later process needs to resume."""
         return {"modules": self.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Goes on from there."""
+        """Resume from such a state."""
         self.load_state_dict(state["modules"])
         self.optimizer.load_state_dict(state["optimizer"])
 
     def features(self, images: Tensor) -> Tensor:
-        """What the head is given for these images, (N, D)."""
+        """Return the input of the head for images, (N, D)."""
         with features_of(self.network, self.head) as features:
             self.network(images)
         return features()
 
     def width(self) -> int:
-        """How many features the head takes."""
+        """Return the number of input features of the head."""
         return head_width(self.network, self.head)
 
 
 def concatenate(batches: Sequence[DomainBatch]) -> tuple[Tensor, Tensor]:
-    """All domains as one batch: images and labels."""
+    """Return images and labels of all domains as one batch."""
     return torch.cat([b.images for b in batches]), torch.cat([b.labels for b in batches])
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:
-    """Share of right answers, in percent."""
+    """Return the accuracy in percent."""
     return 100 * float((logits.argmax(1) == labels).float().mean())

@@ -1,4 +1,4 @@
-"""Several processes that train one network together, started by torchrun: shares of a batch, averaged gradients."""
+"""Data-parallel training with torchrun: shares of each batch, averaged gradients and statistics."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -12,30 +12,30 @@ from domainadaptor.lab.data.loaders import DomainBatch
 
 
 def world_size() -> int:
-    """How many processes there are; 1 without torchrun."""
+    """Return the number of processes; 1 without torchrun."""
     return dist.get_world_size() if _together() else 1
 
 
 def is_main_process() -> bool:
-    """Whether this process is the one that writes files."""
+    """Return whether this process writes the files."""
     return not _together() or dist.get_rank() == 0
 
 
 def barrier() -> None:
-    """Until all processes are here."""
+    """Wait for all processes."""
     if _together():
         dist.barrier()
 
 
 def broadcast_parameters(module: nn.Module) -> None:
-    """The first process's parameters and buffers, in all of them."""
+    """Copy parameters and buffers of the main process to all processes."""
     if _together():
         for tensor in [*module.parameters(), *module.buffers()]:
             dist.broadcast(tensor.detach(), src=0)
 
 
 def local_share(batch: DomainBatch) -> DomainBatch:
-    """Every process's part of a batch; all of it where there is one process, or fewer images than processes."""
+    """Return this process's share of a batch; all of it if there are fewer images than processes."""
     if not _together() or len(batch.labels) < world_size():
         return batch
     rank, step = dist.get_rank(), world_size()
@@ -43,20 +43,20 @@ def local_share(batch: DomainBatch) -> DomainBatch:
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """The mean of the gradients over all processes, in all of them."""
+    """Average the gradients over all processes."""
     if _together():
         _average(p.grad for p in parameters if p.grad is not None)
 
 
 def average_statistics(module: nn.Module) -> None:
-    """The mean of the running statistics over all processes, which saw different shares of the batches."""
+    """Average the running statistics over all processes, which saw different shares."""
     if _together():
         _average(buffer for buffer in module.buffers() if buffer.is_floating_point())
 
 
 @contextmanager
 def torchrun_group(device: torch.device) -> Iterator[torch.device]:
-    """Joins the other processes if torchrun started this one; yields the device of this process."""
+    """Join the process group if torchrun started this process; yield the device of this process."""
     if "TORCHELASTIC_RUN_ID" not in os.environ or "LOCAL_RANK" not in os.environ:
         yield device
         return

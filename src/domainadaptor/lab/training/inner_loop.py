@@ -1,4 +1,4 @@
-"""A step of gradient descent that can itself be differentiated, on torch.func."""
+"""A differentiable step of gradient descent, with torch.func."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,13 +14,13 @@ Parameters = Mapping[str, Tensor]
 def inner_step(
     parameters: Parameters, loss: Callable[[Parameters], Tensor], lr: float
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Parameters after one step down a loss, as a differentiable function of everything, and the loss before it."""
+    """Return the parameters after one step, as a differentiable function, and the loss before it."""
     gradients, value = torch.func.grad_and_value(loss)(dict(parameters))
     return {name: p - lr * gradients[name] for name, p in parameters.items()}, value
 
 
 def functional_logits(network: nn.Module, parameters: Parameters, images: Tensor) -> Tensor:
-    """The network's logits with some of its parameters replaced; its running statistics stay as they are."""
+    """Return the logits with some parameters replaced; running statistics are unchanged."""
     with frozen_statistics(network):
         logits: Tensor = functional_call(network, dict(parameters), (images,))
     return logits

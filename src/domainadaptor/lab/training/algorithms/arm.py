@@ -1,4 +1,4 @@
-"""ARM: networks that are trained to be adapted, to one domain a batch. Zhang et al., NeurIPS 2021."""
+"""ARM: networks trained to be adapted to batches of one domain. Zhang et al., NeurIPS 2021."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -23,7 +23,7 @@ LEARNED_LOSS = "learned_loss"
 
 
 class LearnedLossARM(Algorithm):
-    """One inner step down a learned loss per domain, then cross-entropy, differentiated through that step."""
+    """Cross-entropy after one inner step on a learned loss per domain, differentiated through that step."""
 
     adapts = True
 
@@ -34,12 +34,12 @@ class LearnedLossARM(Algorithm):
         self.learns = learns
         if not self._learning():
             raise UnsupportedNetwork(
-                f"{type(network).__name__} has no batch norm whose scale and shift the inner step could change; "
-                "use --option learns=all"
+                f"{type(network).__name__} has no batch norm with scale and shift for the inner step; "
+                "pass --option learns=all"
             )
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
-        """One outer step, the mean over domains."""
+        """Take one outer step on the mean over domains."""
         losses, right = [], []
         for batch in batches:
             logits = self.adapted_logits(batch.images)
@@ -52,14 +52,14 @@ class LearnedLossARM(Algorithm):
         return {"loss": float(loss.detach()), "accuracy": sum(right) / len(right)}
 
     def predict(self, images: Tensor) -> Tensor:
-        """After the inner step, as the method arm does it."""
+        """Return the logits after the inner step, like the method arm."""
         if len(images) < 2:  # no statistics
             return super().predict(images)
         with batch_statistics(self.network):
             return self.adapted_logits(images)
 
     def adapted_logits(self, images: Tensor) -> Tensor:
-        """The logits after the inner step on the same images."""
+        """Return the logits after the inner step on the same images."""
         learned = self.heads[LEARNED_LOSS]
         after, _ = inner_step(
             self._learning(), lambda p: learned(functional_logits(self.network, p, images)), self.inner_lr
@@ -75,12 +75,12 @@ class LearnedLossARM(Algorithm):
 
 
 class DomainwiseARM(Algorithm):
-    """Cross-entropy on one domain at a time: norm layers see a single domain, as those of adabn do."""
+    """Cross-entropy on one domain at a time, so that norm layers see a single domain, as with adabn."""
 
     adapts = True
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
-        """One step on the mean over domains."""
+        """Take one step on the mean over domains."""
         logits = [self.network(batch.images) for batch in batches]
         loss = torch.stack([F.cross_entropy(z, b.labels) for z, b in zip(logits, batches, strict=True)]).mean()
         self.step(loss)
@@ -88,7 +88,7 @@ class DomainwiseARM(Algorithm):
         return {"loss": float(loss.detach()), "accuracy": accuracy(torch.cat(logits).detach(), labels)}
 
     def predict(self, images: Tensor) -> Tensor:
-        """By the statistics of the batch, as the method adabn does it."""
+        """Return the logits with the statistics of the batch, like the method adabn."""
         if len(images) < 2:
             return super().predict(images)
         with batch_statistics(self.network):
@@ -96,10 +96,10 @@ class DomainwiseARM(Algorithm):
 
 
 class ContextARM(Algorithm):
-    """Cross-entropy of all domains in one pass, in which each has a context of its own."""
+    """Cross-entropy of all domains in one pass, with one context per domain."""
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
-        """One step on the joined batch, whose statistics are those that the network will run with."""
+        """Take one step on the joint batch, whose statistics become the running ones."""
         labels = torch.cat([batch.labels for batch in batches])
         logits = self.joint_logits(batches)
         loss = F.cross_entropy(logits, labels)
@@ -107,7 +107,7 @@ class ContextARM(Algorithm):
         return {"loss": float(loss.detach()), "accuracy": accuracy(logits.detach(), labels)}
 
     def joint_logits(self, batches: Sequence[DomainBatch]) -> Tensor:
-        """Each domain with its own context."""
+        """Return the logits, with one context per domain."""
         return self.network(concatenate(batches)[0], [len(batch.labels) for batch in batches])  # type: ignore[no-any-return]
 
     def _fresh(self) -> list[nn.Parameter]:

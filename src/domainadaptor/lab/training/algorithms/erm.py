@@ -1,4 +1,4 @@
-"""ERM, which the paper calls DeepAll: all domains as one, cross-entropy; with self-supervised tasks if asked."""
+"""ERM, which the paper calls DeepAll: cross-entropy on all domains together, optionally with tasks."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ class ERM(Algorithm):
         self.heads.update({name: make_task(name, self.width()) for name in tasks})
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
-        """One step on the joined batch."""
+        """Take one step on the joint batch."""
         images, labels = concatenate(batches)
         logits = self.network(images)
         loss = F.cross_entropy(logits, labels)
@@ -30,7 +30,7 @@ class ERM(Algorithm):
         for name, task in self.heads.items():
             assert isinstance(task, Task)
             changed, targets = task.examples(images, draw)
-            # The running statistics are those of whole, upright images: what the network will see.
+            # The running statistics are those of plain images: what the network will see.
             with frozen_statistics(self.network):
                 answers = task(self.features(changed))
             task_loss = F.cross_entropy(answers, targets)

@@ -1,4 +1,4 @@
-"""FSDCL: features in invented styles, consistent answers, contrast within domains. Jeon et al., ACM MM 2021."""
+"""FSDCL: feature stylization, consistency, and contrast within domains. Jeon et al., ACM MM 2021."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ __all__ = ["fsdcl"]
 
 
 class FSDCL(Algorithm):
-    """Cross-entropy, agreement with a pass in invented styles, and contrast between classes of the same domain."""
+    """Cross-entropy, consistency with a stylized pass, and contrast between classes of the same domain."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class FSDCL(Algorithm):
         self.spread, self.sharpness, self.temperature = spread, sharpness, temperature
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
-        """One step on the joined batch."""
+        """Take one step on the joint batch."""
         images, labels = concatenate(batches)
         domains = torch.cat([torch.full((len(b.labels),), at) for at, b in enumerate(batches)]).to(labels.device)
         with features_of(self.network, self.head) as features:
@@ -58,7 +58,7 @@ class FSDCL(Algorithm):
         }
 
     def _styled(self, images: Tensor, draw: torch.Generator) -> Tensor:
-        """Logits of a pass in which the stage's map is given invented styles; running statistics do not see it."""
+        """Return the logits of a pass with a stylized map; running statistics are unchanged."""
         stage = self.network.get_submodule(self.stage)
 
         def restyle(_: nn.Module, __: object, out: object) -> Tensor:
@@ -77,12 +77,12 @@ class FSDCL(Algorithm):
 
 
 def stylized(maps: Tensor, spread: float, draw: torch.Generator) -> Tensor:
-    """Maps whose low frequencies have means and deviations drawn around those of the batch; the high ones are kept.
+    """Return maps whose low frequencies have means and deviations drawn around those of the batch.
 
     Args:
         maps: (N, C, H, W).
-        spread: How wide the draw is, in deviations over the channels.
-        draw: Of the new means and deviations, one for each image and channel.
+        spread: Width of the draw, in deviations over the channels.
+        draw: Generator of the new means and deviations, per image and channel.
     """
     n, channels, height, width = maps.shape
     pooled = F.avg_pool2d(maps, 2, ceil_mode=True)
@@ -90,7 +90,7 @@ def stylized(maps: Tensor, spread: float, draw: torch.Generator) -> Tensor:
     mean = low.mean((0, 2, 3))
     deviation = low.std((0, 2, 3)) + 1e-6
     noise = torch.randn(2, n, channels, generator=draw).to(maps)
-    with torch.no_grad():  # styles are drawn: the network must not learn to make the draw narrow
+    with torch.no_grad():  # the network must not learn to make the draw narrow
         new_mean = mean.mean() + spread * mean.std() * noise[0]
         new_deviation = deviation.mean() + spread * deviation.std() * noise[1]
     plain = (low - mean[:, None, None]) / deviation[:, None, None]
@@ -98,14 +98,14 @@ def stylized(maps: Tensor, spread: float, draw: torch.Generator) -> Tensor:
 
 
 def consistency_loss(logits: Tensor, styled: Tensor, sharpness: float) -> Tensor:
-    """Divergence of the styled answer from the sharpened plain one, as a mean over all entries."""
+    """Return the divergence of the stylized from the sharpened plain prediction, averaged over all entries."""
     target = (logits / sharpness).softmax(1)  # p to the power 1 / sharpness, normalized
-    target = target.clamp(min=torch.finfo(target.dtype).tiny)  # at 0 the gradient of t log t is not a number
+    target = target.clamp(min=torch.finfo(target.dtype).tiny)  # at 0 the gradient of t log t is NaN
     return F.kl_div(styled.log_softmax(1), target, reduction="none").mean()
 
 
 def contrastive_loss(features: Tensor, labels: Tensor, domains: Tensor, temperature: float) -> Tensor:
-    """Images of a class together, away from other classes of the same domain; other domains' classes do not count."""
+    """Return the loss that attracts images of a class and repels other classes of the same domain."""
     z = F.normalize(features, dim=1)
     similarity = z @ z.T / temperature
     same_class = labels[:, None] == labels[None]

@@ -16,7 +16,7 @@ __all__ = ["mldg"]
 
 
 class MLDG(Algorithm):
-    """Leaves one domain out of each step: loss on the others, plus loss on that one after a step on the others."""
+    """Holds out one domain per step: loss on the others, plus loss on that one after a step on the others."""
 
     def __init__(self, network: nn.Module, settings: OptimizerSettings, beta: float, second_order: bool) -> None:
         super().__init__(network, settings)
@@ -24,9 +24,9 @@ class MLDG(Algorithm):
         self.second_order = second_order
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
-        """One outer step."""
+        """Take one outer step."""
         if len(batches) < 2:
-            raise BadOption("mldg leaves one source domain out of each step: it needs two or more")
+            raise BadOption("mldg holds out one source domain per step: pass two or more source domains")
         left_out = int(torch.randint(len(batches), (), generator=draw))
         images, labels = concatenate([b for at, b in enumerate(batches) if at != left_out])
         loss, logits = self.outer_loss(images, labels, batches[left_out])
@@ -34,7 +34,7 @@ class MLDG(Algorithm):
         return {"loss": float(loss.detach()), "accuracy": accuracy(logits.detach(), labels)}
 
     def outer_loss(self, images: Tensor, labels: Tensor, left_out: DomainBatch) -> tuple[Tensor, Tensor]:
-        """Both losses together, and the logits on the domains that the inner step is taken on."""
+        """Return the sum of both losses, and the logits on the domains of the inner step."""
         lr = float(self.optimizer.param_groups[0]["lr"])
         parameters = dict(self.network.named_parameters())
         logits = self.network(images)  # also for the running statistics

@@ -19,7 +19,7 @@ __all__ = ["mvrml"]
 
 
 class MVRML(Algorithm):
-    """Each trajectory splits the domains anew, steps on some, then on the rest, a few times over."""
+    """Each trajectory splits the domains at random, and steps on some, then on the rest, several times."""
 
     def __init__(
         self, network: nn.Module, settings: OptimizerSettings, trajectories: int, length: int, outer_lr: float
@@ -34,7 +34,7 @@ class MVRML(Algorithm):
         return torch.optim.SGD(self.network.parameters(), lr=self.outer_lr)
 
     def set_lr(self, lr: float) -> None:
-        """A new inner rate, and the outer one in the same proportion."""
+        """Set the inner rate, and the outer one in proportion."""
         share = lr / self.settings.lr
         for group in self._walker.param_groups:
             group["lr"] = lr * group["factor"]
@@ -42,7 +42,7 @@ class MVRML(Algorithm):
             group["lr"] = self.outer_lr * share
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
-        """All trajectories, then one outer step."""
+        """Run all trajectories, then take one outer step."""
         domains = len(batches) // self.rounds
         start = [p.detach().clone() for p in self.network.parameters()]
         ends = [torch.zeros_like(p) for p in start]
@@ -64,7 +64,7 @@ class MVRML(Algorithm):
         return {"loss": sum(losses) / len(losses), "accuracy": sum(right) / len(right)}
 
     def _walk(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> tuple[float, float]:
-        """A step on the first two domains of a random order, then one on the others; mean loss and accuracy."""
+        """Step on the first two domains of a random order, then on the others; return mean loss and accuracy."""
         order = torch.randperm(len(batches), generator=draw).tolist()
         split = min(2, max(1, len(order) - 1))
         losses, right = [], []
@@ -72,7 +72,7 @@ class MVRML(Algorithm):
             if not part:
                 continue
             images, labels = concatenate([batches[at] for at in part])
-            torch.clear_autocast_cache()  # it holds weights of before the last step
+            torch.clear_autocast_cache()  # it holds weights from before the last step
             logits = self.network(images)
             loss = F.cross_entropy(logits, labels)
             self._walker.zero_grad(set_to_none=True)
@@ -84,15 +84,15 @@ class MVRML(Algorithm):
         return sum(losses) / len(losses), sum(right) / len(right)
 
     def before_validation(self, rounds: Iterable[Sequence[DomainBatch]], steps: int) -> None:
-        """Running statistics of the weights that were stepped to: no batch has passed through them."""
+        """Re-estimate the running statistics: no batch has passed through the new weights."""
         reestimate_statistics(self.network, islice(rounds, max(1, steps // 2)), self.joint_logits)
 
     def resume_state(self) -> dict[str, Any]:
-        """With the state of the inner optimizer, which is carried from one trajectory to the next."""
+        """Return everything to resume, including the inner optimizer, which continues over trajectories."""
         return super().resume_state() | {"walker": self._walker.state_dict()}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Goes on from there."""
+        """Resume from such a state."""
         super().resume(state)
         self._walker.load_state_dict(state["walker"])
 
