@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE
 from rich.table import Column, Table
 
 from domainadaptor.cli.help import NETWORK, RUN
@@ -135,7 +134,9 @@ def _show(rows: list[tuple[dict[str, Any], float | None]], changed: bool) -> Non
         if first.get("plain_memory_mb") is not None:
             plain += f", {first['plain_memory_mb']:.0f} MB"
         table = Table(Column("method", no_wrap=True), title=plain)
-        for column in ("x plain", "quartiles", *(["before"] if changed else []), "images/s", "memory, MB"):
+        memory = first.get("memory_mb") is not None
+        before, megabytes = ["before"] * changed, ["memory, MB"] * memory
+        for column in ("x plain", "quartiles", *before, "images/s", *megabytes):
             table.add_column(column, justify="right")
         for row, earlier in own:
             table.add_row(
@@ -144,7 +145,7 @@ def _show(rows: list[tuple[dict[str, Any], float | None]], changed: bool) -> Non
                 f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
                 *([f"{earlier:.2f}" if earlier is not None else ""] if changed else []),
                 f"{row['images_per_second']:.0f}",
-                f"{row['memory_mb']:.0f}" if row.get("memory_mb") is not None else "",
+                *([f"{row['memory_mb']:.0f}"] if memory else []),
             )
         out.print(table)
         _show_phases([row for row, _ in own])
@@ -153,7 +154,7 @@ def _show(rows: list[tuple[dict[str, Any], float | None]], changed: bool) -> Non
 def _show_phases(rows: list[dict[str, Any]]) -> None:
     phases = list(dict.fromkeys(name for row in rows for name in row["phases"]))
     title = "Milliseconds per phase under a profiler (passes include statistics)"
-    table = Table(Column("method", no_wrap=True), title=title, box=SIMPLE)
+    table = Table(Column("method", no_wrap=True), title=title, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for name in (*phases, "reset", "wrap"):
         table.add_column(name.partition(" (")[0].replace(" ", "\n"), justify="right")
     for row in rows:

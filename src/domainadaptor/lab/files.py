@@ -58,11 +58,7 @@ def owned(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Try to lock a file and yield whether that worked; a killed process releases it.
-
-    Raises:
-        BadFile: The file cannot be created.
-    """
+    """Try to lock a file and yield whether that worked; a killed process releases it."""
     try:
         lock = path.open("w")
     except OSError as error:

@@ -36,11 +36,7 @@ class ContactSheet:
     unreadable: dict[str, str] = field(default_factory=dict)  # domain/image -> why
 
     def save(self, path: Path) -> None:
-        """Write the sheet as PNG.
-
-        Raises:
-            BadFile: The file cannot be written.
-        """
+        """Write the sheet as PNG."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -78,11 +78,7 @@ class DomainDataset:
         return sum(len(domain.examples) for domain in self.domains.values())
 
     def domain(self, name: str) -> Domain:
-        """Return the domain of that name.
-
-        Raises:
-            BadOption: There is none.
-        """
+        """Return the domain of that name."""
         if name not in self.domains:
             raise BadOption(f"{self.name} has no domain {name!r}; {suggestion(name, self.domains)}")
         return self.domains[name]

@@ -57,11 +57,7 @@ class DomainImages:
         return torch.from_numpy(stacked).permute(0, 3, 1, 2).contiguous().float().div_(255), there
 
     def cache(self, folder: Path, progress: Progress | None = None) -> None:
-        """Decode every image once into a file below the folder; later runs reuse it.
-
-        Raises:
-            BadFile: The folder is not writable, or the cache is corrupt.
-        """
+        """Decode every image once into a file below the folder; later runs reuse it."""
         place = folder / self._key()
         if self._has_readable_gaps(place):
             shutil.rmtree(place, ignore_errors=True)

@@ -20,11 +20,7 @@ T = TypeVar("T")
 
 
 def list_files(folder: Path) -> list[Path]:
-    """Return every file below a folder, sorted by name; links to folders are listed, not followed.
-
-    Raises:
-        BadFile: There is no such folder.
-    """
+    """Return every file below a folder, sorted by name; links to folders are listed, not followed."""
     if not folder.is_dir():
         raise BadFile(f"No folder {str(folder)!r}: expected a folder of images")
     return sorted(_walk(folder), key=lambda path: path.relative_to(folder).parts)

@@ -76,11 +76,7 @@ class TrainingBatches:
         return DomainBatch(images, labels, source.domain.name)
 
     def _readable(self, number: int, first: int) -> tuple[Tensor, list[int]]:
-        """Return one batch from an index of the sequence on; later images replace unreadable ones.
-
-        Raises:
-            BadFile: None of the domain's images can be read.
-        """
+        """Return one batch from an index of the sequence on; later images replace unreadable ones."""
         source, end = self._sources[number], first + self._each
         images, there = source.take([self._at(number, index) for index in range(first, end)])
         # Two passes contain every image: if none of them can be read, no image can.

@@ -13,11 +13,7 @@ _SHOWN = 8  # names in a message
 
 
 def data_root(root: Path | None) -> Path:
-    """Return the given folder, or the one that the environment variable names.
-
-    Raises:
-        BadFile: There is none.
-    """
+    """Return the given folder, or the one that the environment variable names."""
     given = root or (Path(os.environ[ROOT_VARIABLE]) if os.environ.get(ROOT_VARIABLE) else None)
     if given is None:
         raise BadFile(f"No data directory: pass --root or set {ROOT_VARIABLE}.")
@@ -28,11 +24,7 @@ def data_root(root: Path | None) -> Path:
 
 
 def data_roots(root: Path | None) -> list[Path]:
-    """Return the folders that may hold shared files such as weights: the given one and that of the variable.
-
-    Raises:
-        BadFile: There is none.
-    """
+    """Return the folders that may hold shared files such as weights: the given one and that of the variable."""
     return list(dict.fromkeys([data_root(root), *([data_root(None)] if os.environ.get(ROOT_VARIABLE) else [])]))
 
 
@@ -86,11 +78,7 @@ def descend(root: Path, place: str) -> Path | None:
 
 
 def folders_in(base: Path) -> list[Path]:
-    """Return the folders and links to folders directly in a folder, sorted, without hidden ones.
-
-    Raises:
-        BadFile: The folder cannot be listed.
-    """
+    """Return the folders and links to folders directly in a folder, sorted, without hidden ones."""
     try:
         entries = sorted(base.iterdir())
     except OSError as error:

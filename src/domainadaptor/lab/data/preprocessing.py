@@ -36,11 +36,7 @@ class Preprocessing:
         return f"{sides} to {self.resize} ({self.interpolation}), center crop {self.size}, mean {mean}, deviation {std}"
 
     def fit(self, image: Image.Image) -> Image.Image:
-        """Return an RGB image of the network's input size, still with eight bits per channel.
-
-        Raises:
-            BadFile: Resizing its shorter side would need too much memory.
-        """
+        """Return an RGB image of the network's input size, still with eight bits per channel."""
         long, short = max(image.size), min(image.size)
         if not self.squash and self.resize**2 * long / short > _MAX_PIXELS:
             raise BadFile(f"{image.width}x{image.height} is too long and thin to be resized")

@@ -26,11 +26,7 @@ def open_dataset(name: str, root: Path | None = None, /, **options: object) -> D
 
 
 def find_dataset(name: str) -> Callable[..., DomainDataset]:
-    """Return the function that opens a data set; its keyword-only parameters are the options.
-
-    Raises:
-        BadOption: There is no such data set.
-    """
+    """Return the function that opens a data set; its keyword-only parameters are the options."""
     return registry.find(_SETS, "data set", name)
 
 
@@ -40,20 +36,12 @@ def datasets() -> dict[str, str]:
 
 
 def data_options(name: str) -> dict[str, object]:
-    """Return the options of a data set with their defaults.
-
-    Raises:
-        BadOption: There is no such data set.
-    """
+    """Return the options of a data set with their defaults."""
     return defaults_of(find_dataset(name))
 
 
 def published_images(name: str) -> dict[str, int]:
-    """Return the published number of images per domain; empty for data sets such as a user's folders.
-
-    Raises:
-        BadOption: There is no such data set.
-    """
+    """Return the published number of images per domain; empty for data sets such as a user's folders."""
     function = find_dataset(name)
     return dict(getattr(sys.modules[function.__module__], "IMAGES", {}))
 

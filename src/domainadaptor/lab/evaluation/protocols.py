@@ -116,39 +116,23 @@ PROTOCOLS: dict[str, Protocol] = {
 
 
 def protocol_options(name: str) -> dict[str, Any]:
-    """Return the options of a protocol with their defaults.
-
-    Raises:
-        BadOption: There is no such protocol.
-    """
+    """Return the options of a protocol with their defaults."""
     return defaults_of(find_protocol(name))
 
 
 def check_protocol(name: str, options: Mapping[str, Any]) -> None:
-    """Check a protocol and its options.
-
-    Raises:
-        BadOption: The protocol or an option is unknown, or a value is invalid.
-    """
+    """Check a protocol and its options."""
     arrange(name, {"": []}, 1, 0, options)
 
 
 def arrange(name: str, images: Images, batch_size: int, seed: int, options: Mapping[str, Any]) -> list[Segment]:
-    """Return the segments of a protocol; they contain every image, also in smaller last batches.
-
-    Raises:
-        BadOption: There is no such protocol or option.
-    """
+    """Return the segments of a protocol; they contain every image, also in smaller last batches."""
     check_count("batch_size", batch_size, low=1)
     return find_protocol(name)(images, batch_size, seed, **coerce_options(find_protocol(name), options, name))
 
 
 def find_protocol(name: str) -> Protocol:
-    """Return the protocol of that name; its keyword-only parameters are the options.
-
-    Raises:
-        BadOption: There is no such protocol.
-    """
+    """Return the protocol of that name; its keyword-only parameters are the options."""
     if name not in PROTOCOLS:
         raise BadOption(f"Unknown protocol {name!r}; {suggestion(name, PROTOCOLS)}")
     return PROTOCOLS[name]

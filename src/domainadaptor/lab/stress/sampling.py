@@ -48,10 +48,8 @@ def sample(
             f"{dataset.name}, domain {main!r}: expected images outside the training split for the probe, and others "
             f"for streams, got {len(unseen)} of {len(order)} outside the training split; choose another --domain"
         )
-    notes = []
-    if len(chosen) < probe:
-        count = f"{len(chosen)} image{'' if len(chosen) == 1 else 's'}"
-        notes.append(f"the probe has {count}: {main} has no more outside the training split")
+    count = f"{len(chosen)} image{'' if len(chosen) == 1 else 's'}"
+    notes = [f"the probe has {count}: {main} has no more outside the training split"] * (len(chosen) < probe)
     found = {main: _take(domain, rest[:_MAIN], labels, preprocessing)}
     for number, (name, other) in enumerate(_others(dataset, domain, preprocessing, seed).items()):
         generator = torch.Generator().manual_seed(derived_seed(seed, number))
@@ -59,8 +57,7 @@ def sample(
         if len(dataset.domains) == 1:
             positions = [at for at in positions if at not in probed]
         found[name] = _take(other, positions[:_OTHER], labels, preprocessing)
-    images = StreamImages(found, main, preprocessing.normalized)
-    return images, _take(domain, chosen, labels, preprocessing), notes
+    return StreamImages(found, main, preprocessing.normalized), _take(domain, chosen, labels, preprocessing), notes
 
 
 def _labels(dataset: DomainDataset, classes: Sequence[str]) -> list[int]:

@@ -116,11 +116,7 @@ KINDS = tuple(_KINDS)
 
 
 def stream(kind: str, source: StreamImages, *, batches: int, batch_size: int, seed: int) -> Iterator[Tensor]:
-    """Yield batches of a kind; each one depends on the seed and its number.
-
-    Raises:
-        BadOption: There is no such kind.
-    """
+    """Yield batches of a kind; each one depends on the seed and its number."""
     check_choice("kind", kind, KINDS)
     number = KINDS.index(kind)
     for at in range(batches):

@@ -17,8 +17,8 @@ from domainadaptor.lab.stress.streams import HOSTILE, LabeledImages, StreamImage
 class StressConfig:
     """Length of streams, and how often the probe is measured."""
 
-    batches: int = 200
-    every: int = 20
+    batches: int = 50
+    every: int = 10
     batch_size: int = 64
     seed: int = 0
 
