@@ -58,7 +58,7 @@ def test_it_is_what_a_copy_of_the_adaptor_says():
     assert all(torch.equal(value, state[name]) for name, value in adaptor.state_dict().items())
 
 
-def test_it_is_what_somebody_with_the_guard_would_be_told():
+def test_a_guarded_probe_gets_the_source_model_where_the_guard_reacts():
     net = trained()
     probe = probe_of(net)
     options = {"lr": 10.0, "predict": "after"}  # the step on the probe itself would wake the guard
@@ -66,4 +66,4 @@ def test_it_is_what_somebody_with_the_guard_would_be_told():
     assert guarded.peek(probe.images).collapsed
     assert probe_accuracy(guarded, probe, 20) == source_accuracy(guarded, probe, 20)
     assert probe_accuracy(free, probe, 20) != source_accuracy(guarded, probe, 20)
-    assert guarded.collapse.state_dict() == (None, None)
+    assert guarded.collapse.state_dict() == da.adapt(net, "tent", guard=True, **options).collapse.state_dict()
