@@ -7,10 +7,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export OMP_NUM_THREADS=1 PATH="$PWD/.venv/bin:$PATH"
 hostile=(--kind one-class --kind sorted --kind noise --kind constant --kind alternating --kind tiny)
-base="domainadaptor stress resnet20 cifar10-c --weights pretrained --batch-size 16"
+base="domainadaptor stress resnet20 cifar10-c --weights pretrained --batch-size 16 --probe 500"
 
 case "${1:-}" in
-tent) $base --method tent --output stress-results/tent ;;
+tent) $base --method tent --batches 1000 --every 50 --output stress-results/tent ;;
 methods)
     for method in eata sar roid deyo delta rotta; do
         $base --method "$method" --guard --batches 200 --every 100 "${hostile[@]}" --output "stress-results/$method"
