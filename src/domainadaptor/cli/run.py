@@ -111,13 +111,14 @@ def _read(
     files: list[Path], own: dict[str, str], root: Path | None, device: Any, cache: bool
 ) -> tuple[list["Sweep"], list[str]]:
     """Return the sweeps of valid files, and what is wrong with the others."""
+    from domainadaptor import registry
     from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.experiments.runner import Runner
     from domainadaptor.lab.experiments.spec import read_experiment
     from domainadaptor.lab.experiments.sweep import Sweep
 
     runner = Runner(root, cache_folder() / "images" if cache else None, device)
-    views = None
+    views = registry.entries("domainadaptor.lab.reports.views")
     sweeps: list[Sweep] = []
     invalid: list[str] = []
     for path in files:
@@ -227,7 +228,9 @@ def _needs(sweep: "Sweep") -> str:
 
 def _print_missing(sweeps: list["Sweep"], output: Path, root: Path | None) -> None:
     """Print the commands alone on standard output, and the reasons on standard error."""
-    with _existing(output) as store:
+    from domainadaptor.lab.records.store import Store
+
+    with Store(output, readonly=True) as store:
         for sweep in sweeps:
             sweep.look_up(store)
     wanted = {command: why for sweep in sweeps for command, why in sweep.missing().items()}
@@ -238,18 +241,12 @@ def _print_missing(sweeps: list["Sweep"], output: Path, root: Path | None) -> No
             typer.echo(command + place)
 
 
-def _existing(output: Path) -> "Store":
-    """Open the records without writing anything."""
-    from domainadaptor.lab.records.store import Store
-
-    return Store(output, readonly=True)
-
-
 def _list(sweeps: list["Sweep"], output: Path, as_json: bool) -> None:
     from domainadaptor.lab.experiments.estimate import minutes_for, passes_by_method
+    from domainadaptor.lab.records.store import Store
 
     rows: list[dict[str, Any]] = []
-    with _existing(output) as store:
+    with Store(output, readonly=True) as store:
         done = {name: record for name, record in store.runs().items() if not record.failed}
         passes = passes_by_method(done.values())
         for sweep in sweeps:
@@ -281,7 +278,9 @@ def _list(sweeps: list["Sweep"], output: Path, as_json: bool) -> None:
     table = Table("experiment, and what it needs", *headings, caption=caption)
     for row in rows:
         texts = [str(row["runs"]), str(row["done"]), str(row["missing"]), _duration(row["minutes"])]
-        table.add_row(Text.assemble((row["experiment"], "bold"), f"\n{row['title']}\n{_needed(row)}"), *texts)
+        some = ", ".join(row["networks"][:_NAMED]) + (" …" if len(row["networks"]) > _NAMED else "")
+        needs = f"\n{row['title']}\n{', '.join(row['data'])}: {some}"
+        table.add_row(Text.assemble((row["experiment"], "bold"), needs), *texts)
     out.print(table)
 
 
@@ -292,13 +291,6 @@ def _duration(minutes: float | None) -> str:
         if minutes < limit:
             return f"{minutes / divisor:.0f} {unit}"
     return f"{minutes / 1440:.0f} days"
-
-
-def _needed(row: dict[str, Any]) -> str:
-    """Return the data and the networks of an experiment; only some if there are many."""
-    networks = row["networks"]
-    more = [f"and {len(networks) - _NAMED} more"] if len(networks) > _NAMED else []
-    return f"{', '.join(row['data'])}: {', '.join([*networks[:_NAMED], *more])}"
 
 
 def _pair(text: str) -> tuple[str, str]:

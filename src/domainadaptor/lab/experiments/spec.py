@@ -149,6 +149,8 @@ class TableSpec(FileModel):
                 settings["protocol_options"] = {**settings["protocol_options"], name: value}
             elif name in _known_options(row, measure) and name not in options:
                 options[name] = value  # other rows have the same number in every column
+        method = row.method or "source"
+        typed = coerce_options(find_measurement(measure), options) if measure else method_options(method, options)
         streams = list(self.groups.values()) or [(domain,) for domain in self.domains]
         if not self.sweep:
             streams = [streams[self.columns().index(column)]]
@@ -157,8 +159,8 @@ class TableSpec(FileModel):
                 dataset=self.dataset,
                 domains=stream,
                 network=locate(row.network or self.network, stream[0] if len(stream) == 1 else None, seed),
-                method=row.method or "source",
-                options=options,
+                method=method,
+                options=typed,
                 data_options=self.data_options,
                 order=self.order,
                 seed=seed,
@@ -279,13 +281,11 @@ def _option_problems(method: str, measure: str, options: Mapping[str, Any]) -> l
         function = find_measurement(measure) if measure else registry.find(METHODS, "method", method)
     except BadOption as error:
         return [str(error)]
-    found = [
-        f"{name} cannot be set in a file: it is taken from the network and the data"
-        for name in options
-        if name in _FROM_RUN
-    ]
+    found = []
     for name, value in options.items():
-        if name != "guard" and name not in _FROM_RUN:
+        if name in _FROM_RUN:
+            found.append(f"{name} cannot be set in a file: it is taken from the network and the data")
+        elif name != "guard":
             found += _problem(coerce_options, function, {name: value}, measure or method)
     return found if found or measure else _problem(method_options, method, options)
 
