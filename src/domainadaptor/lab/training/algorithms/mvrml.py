@@ -107,10 +107,10 @@ def mvrml(
 ) -> Algorithm:
     """Step toward the mean end of short trajectories over random domain splits.
 
-    An update takes `trajectories` times `length` batches of each domain, so that an epoch has as many times fewer
-    updates than that of another algorithm; its authors' epochs see the images as many times more often. Theirs has the
-    head's higher rate and the weight decay in the outer step, here the inner ones have both; Adam's state goes on from
-    one trajectory to the next, as in their `mvrml` (their script runs a form in which it starts anew).
+    An update takes `trajectories` times `length` batches per domain, so an epoch has fewer updates than with other
+    algorithms; the authors' epochs see the images more often instead. The authors apply the head's higher rate and the
+    weight decay in the outer step, here the inner steps do. Adam's state is kept over trajectories, as in the authors'
+    `mvrml`; their script resets it.
 
     Args:
         network: What is trained.
