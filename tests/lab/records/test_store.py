@@ -156,6 +156,25 @@ def test_a_folder_with_an_export_alone_has_its_records(tmp_path, readonly):
     assert (tmp_path / "second" / DATABASE).exists() is not readonly
 
 
+@pytest.mark.parametrize("readonly", [False, True])
+def test_an_export_that_is_newer_than_the_database_adds_its_records(tmp_path, readonly):
+    """As after `git pull` in a folder where runs were done too."""
+    with Store(tmp_path / "there") as store:
+        store.write(evaluation(took=1.0), measurement(), plan("small", ["other"]))
+        content = store.export().read_bytes()
+    with Store(tmp_path / "here") as store:
+        store.write(evaluation(took=2.0), evaluation(run=settings(seed=1)), plan())
+    (tmp_path / "here" / EXPORT).write_bytes(content)
+    with Store(tmp_path / "here", readonly=readonly) as store:
+        assert len(store.runs()) == 3
+        assert store.run(settings().id).took == 2.0, "runs of this machine stay"
+        assert store.plan("small") == plan("small", ["other"])
+        if not readonly:
+            store.write(plan())
+    with Store(tmp_path / "here", readonly=readonly) as store:
+        assert store.plan("small") == (plan("small", ["other"]) if readonly else plan()), "it is added once"
+
+
 def test_corrupt_lines_of_an_export_are_named_and_the_rest_is_read(tmp_path):
     with Store(tmp_path / "first") as store:
         store.write(evaluation(), measurement())

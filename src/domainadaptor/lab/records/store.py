@@ -19,7 +19,7 @@ import psutil
 from pydantic import Field, TypeAdapter, ValidationError
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.files import replacing
+from domainadaptor.lab.files import digest_of, replacing
 from domainadaptor.lab.records.base import summary
 from domainadaptor.lab.records.plans import Manifest, Plan
 from domainadaptor.lab.records.runs import EvaluationRecord, MeasurementRecord
@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS entries (
   kind TEXT, id TEXT, body TEXT NOT NULL, checksum TEXT NOT NULL, PRIMARY KEY (kind, id)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS corrupt (kind TEXT, id TEXT, body TEXT, reason TEXT, found TEXT DEFAULT CURRENT_TIMESTAMP);
+CREATE TABLE IF NOT EXISTS imports (digest TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS claims (
   id TEXT PRIMARY KEY, owner TEXT, host TEXT, pid INTEGER, started REAL, beat REAL
 ) WITHOUT ROWID;
@@ -219,13 +220,19 @@ class Store:
         path = self.folder / EXPORT
         with replacing(path) as beside:
             beside.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), 9, mtime=0))
+        with self._errors():
+            self._db.execute("INSERT OR IGNORE INTO imports VALUES (?)", (digest_of(path),))
         return path
 
     def _import(self, db: sqlite3.Connection) -> None:
-        """Add the exported entries."""
+        """Add the exported entries, once per file: new runs, and all plans, training records and manifests."""
         path = self.folder / EXPORT
-        if path.is_file():
-            db.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?)", self._exported(path))
+        digest = digest_of(path) if path.is_file() else ""
+        if not digest or db.execute("SELECT 1 FROM imports WHERE digest = ?", (digest,)).fetchone():
+            return
+        for row in self._exported(path):
+            db.execute(f"INSERT OR {'IGNORE' if row[0] in _RUNS else 'REPLACE'} INTO entries VALUES (?, ?, ?, ?)", row)
+        db.execute("INSERT INTO imports VALUES (?)", (digest,))
 
     def _exported(self, path: Path) -> Iterator[tuple[str, str, str, str]]:
         try:
@@ -251,10 +258,9 @@ class Store:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")  # a power cut loses no finished record either
         db.execute("BEGIN IMMEDIATE")
-        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'entries'").fetchone() is None:
-            for statement in filter(str.strip, _SCHEMA.split(";")):
-                db.execute(statement)
-            self._import(db)
+        for statement in filter(str.strip, _SCHEMA.split(";")):
+            db.execute(statement)
+        self._import(db)
         db.execute("COMMIT")
         return db
 
@@ -270,8 +276,7 @@ class Store:
                 source.backup(db)
                 source.close()
         db.executescript(_SCHEMA)
-        if not self.path.is_file():
-            self._import(db)
+        self._import(db)
         return db
 
     @staticmethod

@@ -1,12 +1,13 @@
 """Make docs/results/records.jsonl.gz from the JSON files of commit e09c18b, and compare both record by record.
 
     git archive e09c18b docs/results | tar x -C /tmp/old
-    python experiments/migrate_records.py /tmp/old/docs/results docs/results            # writes records.jsonl.gz
-    python experiments/migrate_records.py /tmp/old/docs/results docs/results --compare  # compares, writes nothing
+    python tools/migrate_records.py /tmp/old/docs/results docs/results            # writes records.jsonl.gz
+    python tools/migrate_records.py /tmp/old/docs/results docs/results --compare  # compares, writes nothing
 
 What changed: a record has no `id` and `checksum` (the id is the hash of its settings, in which 1 and 1.0 are the same;
 the store has the checksum), the settings that its network was trained with are a field, and the oldest records have
-their seconds in the layout of the others. Plans list runs with id, command and reason together.
+their seconds in the layout of the others. Plans list runs with id, command and reason together; their words (title,
+about, remarks, sample, label, missing) are not compared, since experiments/*.toml and the program were reworded.
 """
 
 import json
@@ -21,7 +22,8 @@ from domainadaptor.lab.experiments.spec import NETWORKS, _toml
 from domainadaptor.lab.records.store import EXPORT, AnyEntry, Store, parse
 from domainadaptor.lab.records.training import TrainingRequest
 
-HERE = Path(__file__).parent
+WORDS = ("title", "about", "remarks", "sample", "label", "missing")
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 
 def flags(command: str) -> dict[str, list[str]]:
@@ -60,7 +62,7 @@ def request(checkpoint: dict[str, Any], networks: Networks, trained: dict[str, d
 def migrated(old: Path) -> tuple[list[AnyEntry], dict[str, str], dict[str, Any]]:
     """Return all entries, old id -> new id, and the contents of the old files by kind and new id."""
     problems: list[str] = []
-    networks = Networks(read_networks(_toml(HERE / NETWORKS), problems), Path("runs"))
+    networks = Networks(read_networks(_toml(EXPERIMENTS / NETWORKS), problems), Path("runs"))
     assert not problems, problems
     contents: dict[str, Any] = {}
     entries: list[AnyEntry] = []
@@ -112,6 +114,13 @@ def plan(content: dict[str, Any], ids: dict[str, str]) -> dict[str, Any]:
     return new
 
 
+def without_words(content: Any) -> Any:
+    """Return a plan without the words that were rewritten."""
+    if isinstance(content, dict):
+        return {k: without_words(v) for k, v in content.items() if k not in WORDS}
+    return [without_words(part) for part in content] if isinstance(content, list) else content
+
+
 def runs(names: Any, commands: Any, missing: Any, ids: dict[str, str]) -> list[dict[str, str]]:
     """Return the runs of one seed."""
     names, commands, missing = (part if isinstance(part, list) else [part] for part in (names, commands, missing))
@@ -151,7 +160,7 @@ def differences(store: Store, old: Path) -> tuple[int, list[str]]:
             if entry.kind == "measurement":  # settings of methods are empty
                 new["run"] = {k: v for k, v in new["run"].items() if v or k in content["run"]}
         elif entry.kind == "plan":
-            content = plan(content, ids)
+            content, new = (without_words(part) for part in (plan(content, ids), new))
         else:
             new.pop("kind")
             new["name"] = content.get("name", "")
