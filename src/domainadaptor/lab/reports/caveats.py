@@ -151,7 +151,7 @@ def _fallbacks(table: TableRecords[EvaluationRecord]) -> Iterator[str]:
     for row in table.layout.rows:
         records = table.of_row(row)
         if batches := sum(record.fell_back for record in records):
-            notes = list(dict.fromkeys(note for record in records for note in record.notes))
+            notes = list(dict.fromkeys(note.partition(":")[0] for record in records for note in record.notes))
             yield f"{row.label}: the source model answered {batches} batches{f': {_some(notes)}' if notes else ''}."
 
 

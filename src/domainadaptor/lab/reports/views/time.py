@@ -90,7 +90,7 @@ def _draw(bars: Sequence[tuple[str, Estimate, Estimate | None]]) -> Any:
     figure, (panel,) = panels(1, 1, 9, 0.42 * len(bars) + 1.2)
     places = range(len(bars))
     ratios, spreads = ([getattr(ratio, name) or 0 for _, ratio, _ in bars] for name in ("mean", "deviation"))
-    panel.barh(places, ratios, 0.7, xerr=spreads, color=BLUE, ecolor="#444444", capsize=3)
+    panel.barh(places, ratios, 0.7, xerr=spreads if any(spreads) else None, color=BLUE, ecolor="#444444", capsize=3)
     widest = max(ratio + spread for ratio, spread in zip(ratios, spreads, strict=True))
     for place, (_, ratio, time), spread in zip(places, bars, spreads, strict=True):
         text = f"{ratio.mean:.2f}x" + (f", {time.mean:.1f} ms" if time else "")
