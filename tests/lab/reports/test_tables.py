@@ -81,6 +81,15 @@ def test_few_columns_have_the_paper_beside_them(made):
     assert {at for line in grid.lines for at in line.bold} == {0, 1, 2, 3, 4}
 
 
+def test_bold_stays_with_our_numbers_where_the_paper_stands_between_them(made):
+    paper = PaperNumbers(table="comparison", backbone="resnet18", columns={"cartoon": "PACS", "mean": "VLCS"})
+    rows = [made.row("DeepAll", "source", paper="deepall"), made.row("new", "tent", gain=0.3)]
+    (grid,) = shown(made, table("t", rows, paper=paper)).tables
+    expected = ("art_painting", "cartoon", "paper", "difference", "photo", "sketch", "mean", "paper", "difference")
+    assert grid.columns == expected
+    assert grid.lines[1].bold == {at for at, name in enumerate(expected) if name in (*DOMAINS, "mean")}
+
+
 def test_many_columns_have_the_paper_below_them(made):
     paper = PaperNumbers(table="trained-models", backbone="resnet18")
     (grid,) = shown(made, table("t", [made.row("MLDG", "source", paper="mldg+none")], paper=paper)).tables
