@@ -105,6 +105,8 @@ def show(table: TableRecords[Any]) -> View:
     """Return the table in the view that its plan names."""
     views = registered(VIEWS)
     name = table.layout.show
+    if name not in views and table.kind == name:  # a measurement
+        name = "measured-numbers"
     if name not in views:
         return View(problem=f"unknown view {name!r}; {suggestion(name, views)}")
     view: View = views[name](table)
