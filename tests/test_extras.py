@@ -18,7 +18,11 @@ else:
 
 CLONE = Path(__file__).parents[1]
 SOURCE = Path(extras.__file__).parent
-MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "jinja2": "jinja2"}  # a distribution's module, if not its name
+MODULES = {
+    "markdown-it-py": "markdown_it",
+    "pillow": "PIL",
+    "scikit-learn": "sklearn",
+}  # a distribution's module, if not its name
 
 # A program that runs the rest of its arguments as if the packages named first were not installed.
 BLOCKED = """

@@ -3,14 +3,63 @@ import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 
 import domainadaptor
+from domainadaptor.cli.app import app
+
+COMMANDS = sorted(get_command(app).commands)
+
+# pydantic is not among them: typer imports it.
+HEAVY = ("torch", "torchvision", "timm", "numpy", "PIL", "pandas", "sklearn", "matplotlib")
+
+
+def started(*words: str) -> subprocess.CompletedProcess:
+    """Run the program in a process of its own and list the heavy packages it imported, on the last line."""
+    code = (
+        "import sys\nfrom domainadaptor.cli import main\n"
+        f"sys.argv = ['domainadaptor', *{list(words)!r}]\n"
+        "try:\n    main()\n"
+        f"finally:\n    print(sorted(set({HEAVY!r}) & set(sys.modules)))\n"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
 
 def test_version_of_the_installed_program():
     done = subprocess.run([sys.executable, "-m", "domainadaptor", "--version"], capture_output=True, text=True)
     assert done.returncode == 0
     assert done.stdout == f"domainadaptor {domainadaptor.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("--help",), 0), (("--version",), 0), (("methods",), 0), (("methods", "tent"), 0), (("evaluate", "--help"), 0),
+     (("data", "--help"), 0), (("predict", "--wat"), 2), (("bench", "--method", "tnt"), 1)],
+)  # fmt: skip
+def test_light_answers_import_nothing_heavy(words, code):
+    done = started(*words)
+    assert done.returncode == code, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_readable_at_eighty_columns(program, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = program(command, "--help")
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    (line,) = (line for line in program("--help").stdout.splitlines() if line.split()[:1] == [command])
+    assert not line.endswith("..."), "the first line of the docstring is too long for the list of commands"
+
+
+def test_a_new_command_is_one_file(tmp_path):
+    (tmp_path / "greet.py").write_text('def greet() -> None:\n    """Greet."""\n    print("hello")\n')
+    code = (
+        "import sys\nfrom domainadaptor import cli\n"
+        f"cli.__path__.append({str(tmp_path)!r})\nsys.argv = ['domainadaptor', 'greet']\ncli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "hello\n", done.stderr
 
 
 def test_help_names_every_command_and_exit_code(program):

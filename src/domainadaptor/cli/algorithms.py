@@ -6,7 +6,7 @@ from domainadaptor.cli.terminal import Json, out, print_json
 
 
 def algorithms(as_json: Json = False) -> None:
-    """List the training algorithms, the ways to select weights, and their options."""
+    """List the training algorithms and ways to select weights."""
     known = describe("domainadaptor.lab.training.algorithms")
     selections = describe_table("domainadaptor.lab.training.selection", "SELECTIONS")
     if as_json:

@@ -43,9 +43,9 @@ def check(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Show which layers of a network adapt, and check that wrapping it is neutral.
+    """Show which layers of a network adapt, and why others do not.
 
-    The check uses random images. Without --weights, the weights are random too.
+    Also checks that wrapping the network is neutral: without a step, its predictions stay the same.
     """
     import torch
 

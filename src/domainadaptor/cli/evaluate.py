@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,46 +137,41 @@ def evaluate(
     """
     from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.evaluation.protocols import find_protocol
-    from domainadaptor.lab.experiments.analyses import find_measurement
     from domainadaptor.lab.experiments.run_spec import RunSpec
     from domainadaptor.lab.experiments.runner import Runner
     from domainadaptor.lab.networks.weights import WeightsOptions
     from domainadaptor.lab.prediction import read_classes
 
     methods = list(dict.fromkeys(method or ["source", "domainadaptor-t"]))
-    if measure:
-        methods = methods[:1]
-        method_options = {methods[0]: parse_options(find_measurement(measure), split_pairs(option), measure)}
-    else:
-        method_options = parse_options_by_method(methods, option)
+    methods = methods[:1] if measure else methods
+    method_options = _method_options(methods, option, measure)
     texts = split_pairs(protocol_option, "--protocol-option", "subset=128")
     protocol_options = parse_options(find_protocol(protocol), texts, protocol)
     runner = Runner(root, cache_folder() / "images" if cache else None, find_device(device))
     names = tuple(read_classes(classes)) if classes else ()
     located = _locate(network, weights, WeightsOptions(resize, size, mean, std, names, str(classes or "")))
     options = parse_data_options(dataset, data_option)
-    domains = list(dict.fromkeys(target or _unseen(runner, located, dataset, options)))
+    domains = tuple(dict.fromkeys(target or _unseen(runner, located, dataset, options)))
     for name in (*domains, *(source or ())):
         runner.dataset(dataset, options).domain(name)
+    first = RunSpec(
+        dataset=dataset,
+        domains=domains,
+        network=located,
+        data_options=options,
+        protocol=protocol,
+        protocol_options=protocol_options,
+        batch_size=batch_size,
+        images=images,
+        order=order,
+        seed=seed,
+        sources=tuple(source or ()),
+        measure=measure,
+    )
+    streams = [(domain,) for domain in domains] if protocol == "leave-one-out" else [domains]
     specs = [
-        RunSpec(
-            dataset=dataset,
-            domains=stream,
-            network=located,
-            method=name,
-            options=method_options[name],
-            data_options=options,
-            protocol=protocol,
-            protocol_options=protocol_options,
-            batch_size=batch_size,
-            images=images,
-            order=order,
-            seed=seed,
-            sources=tuple(source or ()),
-            measure=measure,
-        )
-        # All methods on one stream, so that the source model predicts it once.
-        for stream in ([(domain,) for domain in domains] if protocol == "leave-one-out" else [tuple(domains)])
+        replace(first, domains=stream, method=name, options=method_options[name])
+        for stream in streams  # all methods on one stream, so that the source model predicts it once
         for name in methods
     ]
     records = _run(runner, specs, output)
@@ -184,11 +180,16 @@ def evaluate(
         print_json([{"id": record.id, **record.model_dump(mode="json", by_alias=True)} for record in records])
     else:
         _show(records, details, by_class)
-    skipped = {name: why for record in _evaluations(records) for name, why in record.skipped.items()}
-    for name, why in skipped.items():
-        print_text(f"skipped {name}: {why}", err)
-    if skipped:
+    if _show_skipped(records):
         raise typer.Exit(Exit.SOME_SKIPPED)
+
+
+def _method_options(methods: list[str], pairs: list[str] | None, measure: str) -> dict[str, dict[str, Any]]:
+    from domainadaptor.lab.experiments.analyses import find_measurement
+
+    if measure:
+        return {methods[0]: parse_options(find_measurement(measure), split_pairs(pairs), measure)}
+    return parse_options_by_method(methods, pairs)
 
 
 def _locate(network: str, weights: str | None, given: Any) -> "LocatedNetwork":
@@ -250,6 +251,13 @@ def _show(records: Sequence["RunRecord"], details: bool, by_class: bool) -> None
         if by_class:
             _show_classes(found)
     show_notes(dict.fromkeys(note for record in records for note in record.notes))
+
+
+def _show_skipped(records: Sequence["RunRecord"]) -> bool:
+    skipped = {name: why for record in _evaluations(records) for name, why in record.skipped.items()}
+    for name, why in skipped.items():
+        print_text(f"skipped {name}: {why}", err)
+    return bool(skipped)
 
 
 def _show_accuracy(records: Sequence["EvaluationRecord"]) -> None:

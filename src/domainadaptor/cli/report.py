@@ -39,7 +39,9 @@ def report(
     root: Root = None,
     json_wanted: Json = False,
 ) -> None:
-    """Write tables, figures and one HTML page from records, next to the paper's numbers; nothing is run again.
+    """Make tables, figures and a page from records.
+
+    Nothing is run again; the paper's numbers are shown too.
 
     Writes index.html, which needs no network; for each experiment a Markdown and a LaTeX file; results.csv with all
     numbers; details.csv with calibration, changed answers, time and memory by domain and class; figures as PNG and SVG.

@@ -67,7 +67,10 @@ def run(
     cache: Cache = True,
     as_json: Json = False,
 ) -> None:
-    """Run experiments: every run of their tables that has no record yet. Repeat the command to resume."""
+    """Run experiments; runs that have a record are skipped.
+
+    Repeat the command to resume after a stop.
+    """
     files = _files(experiments or [], listed)
     own = dict(_pair(text) for text in checkpoint or ())
     sweeps, invalid = _read(files, own, root, find_device(device), cache)

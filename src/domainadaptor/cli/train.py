@@ -33,7 +33,8 @@ from domainadaptor.options import parse_options
 
 if TYPE_CHECKING:  # they take seconds to import
     from domainadaptor.lab.data.domains import DomainDataset
-    from domainadaptor.lab.training.trainer import TrainedNetwork
+    from domainadaptor.lab.training.recipe import TrainingRecipe
+    from domainadaptor.lab.training.trainer import TrainedNetwork, TrainingWorkspace
 
 
 def train(
@@ -152,7 +153,7 @@ def train(
     cache: Cache = True,
     as_json: Json = False,
 ) -> None:
-    """Train a network on source domains, holding out each domain in turn.
+    """Train a network, holding out each domain in turn.
 
     The same command reuses complete runs and resumes interrupted ones.
     """
@@ -163,10 +164,9 @@ def train(
     from domainadaptor.lab.training.distributed import is_main_process, torchrun_group
     from domainadaptor.lab.training.recipe import find_algorithm, find_start_weights, make_recipe
     from domainadaptor.lab.training.selection import find_selection
-    from domainadaptor.lab.training.trainer import Trainer, TrainingCallbacks, TrainingWorkspace
+    from domainadaptor.lab.training.trainer import TrainingWorkspace
 
-    own_algorithm = find_algorithm(algorithm, allow_import=True)
-    options = parse_options(own_algorithm, split_pairs(option, example="beta=0.5"), algorithm)
+    texts = split_pairs(option, example="beta=0.5")
     select_pairs = split_pairs(select_option, "--select-option", "ratio=0.2")
     opened = open_dataset(dataset, root, **parse_data_options(dataset, data_option))
     show_notes(filter(None, [differs_from_published(dataset, opened)]))
@@ -177,7 +177,7 @@ def train(
         network=network,
         weights=weights,
         size=size,
-        option=options,
+        option=parse_options(find_algorithm(algorithm, allow_import=True), texts, algorithm),
         task=task or (),
         algorithm=algorithm,
         select=select,
@@ -195,30 +195,41 @@ def train(
         seed=seed,
     )
     torch.backends.cudnn.deterministic = True  # the same command gives the same weights, on a GPU too
-    trained: list[TrainedNetwork] = []
     try:
         with torchrun_group(find_device(device)) as own:
             images = cache_folder() / "images" if cache else None
             space = TrainingWorkspace(own, root, base / "runs", images, find_start_weights(weights, base / "runs"))
-            for sources, targets in _splits(opened, source or [], target or []):
-                title = f"without {', '.join(targets)}" if targets else f"on {', '.join(sources)}"
-                with training_bar(title, quiet=not is_main_process()) as bar:
-                    callbacks = TrainingCallbacks(bar.moment, bar.preparing)
-                    trainer = Trainer(recipe.replace(sources=sources), opened, space, callbacks, _command())
-                    trained.append(trainer.train(targets))
-                if is_main_process() and not as_json:
-                    _show(trained[-1])
+            trained = _train(recipe, opened, space, _splits(opened, source or [], target or []), quiet=as_json)
             if not is_main_process():
                 return
     except KeyboardInterrupt:
         print_text("interrupted: run the same command again to resume after the last complete epoch", err)
         raise typer.Exit(Exit.INTERRUPTED) from None
-    if as_json:
-        print_json([one.to_dict() for one in trained])
-    else:
-        _show_all(trained)
-    if any(one.record.unreadable for one in trained):
-        raise typer.Exit(Exit.SOME_SKIPPED)
+    _show_all(trained, as_json)
+
+
+def _train(
+    recipe: "TrainingRecipe",
+    dataset: "DomainDataset",
+    space: "TrainingWorkspace",
+    splits: list[tuple[tuple[str, ...], list[str]]],
+    *,
+    quiet: bool,
+) -> "list[TrainedNetwork]":
+    """Train a network per split, with a progress bar and, unless quiet, a line for each."""
+    from domainadaptor.lab.training.distributed import is_main_process
+    from domainadaptor.lab.training.trainer import Trainer, TrainingCallbacks
+
+    trained = []
+    for sources, targets in splits:
+        title = f"without {', '.join(targets)}" if targets else f"on {', '.join(sources)}"
+        with training_bar(title, quiet=not is_main_process()) as bar:
+            callbacks = TrainingCallbacks(bar.moment, bar.preparing)
+            trainer = Trainer(recipe.replace(sources=sources), dataset, space, callbacks, _command())
+            trained.append(trainer.train(targets))
+        if is_main_process() and not quiet:
+            _show(trained[-1])
+    return trained
 
 
 def _splits(
@@ -260,7 +271,16 @@ def _show(trained: "TrainedNetwork") -> None:
         show_notes([f"{len(record.skipped)} files were skipped; the record lists them"])
 
 
-def _show_all(trained: "list[TrainedNetwork]") -> None:
+def _show_all(trained: "list[TrainedNetwork]", as_json: bool) -> None:
+    if as_json:
+        print_json([one.to_dict() for one in trained])
+    else:
+        _show_table(trained)
+    if any(one.record.unreadable for one in trained):
+        raise typer.Exit(Exit.SOME_SKIPPED)
+
+
+def _show_table(trained: "list[TrainedNetwork]") -> None:
     table = Table("held out", "source validation %", "target %", "minutes")
     for record, _ in trained:
         for name, value in record.target_accuracy.items():

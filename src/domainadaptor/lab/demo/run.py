@@ -40,7 +40,7 @@ INGREDIENTS = (
 
 
 @dataclass(frozen=True)
-class Score:
+class StyleScore:
     """One method on one held-out style."""
 
     style: str
@@ -59,7 +59,7 @@ class Score:
 class DemoReport:
     """Every method on every held-out style, and the in-domain accuracy of the networks."""
 
-    scores: tuple[Score, ...]
+    scores: tuple[StyleScore, ...]
     in_domain: dict[str, float]  # held-out style -> percent on test digits in the three styles of the training
     batch_size: int
     seed: int
@@ -139,13 +139,13 @@ def _in_domain(network: SmallResNet, style: str, digits: Digits, device: torch.d
 
 def _score(
     network: SmallResNet, part: Ingredient, style: str, batches: tuple[Tensor, ...], labels: Tensor, seed: int
-) -> Score:
+) -> StyleScore:
     seeded: dict[str, Any] = {"seed": seed} if "seed" in domainadaptor.method_info(part.method).defaults else {}
     adaptor = domainadaptor.adapt(network, part.method, **part.options, **seeded)
     start = time.perf_counter()
     logits = domainadaptor.predict(adaptor, batches)
     seconds = time.perf_counter() - start
-    return Score(style, part.method, _correct(logits, labels), len(labels), seconds)
+    return StyleScore(style, part.method, _correct(logits, labels), len(labels), seconds)
 
 
 def _correct(logits: Tensor, labels: Tensor) -> int:

@@ -55,6 +55,7 @@ def evaluate(
     segments: Sequence[Segment],
     images: SegmentLoader,
     classes: int,
+    *,
     progress: Counted = lambda *_: None,
     known: PlainLogits | None = None,
 ) -> dict[str, Any]:

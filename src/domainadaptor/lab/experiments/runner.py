@@ -126,7 +126,9 @@ class Runner:
         test, segments = self.stream(spec, opened)
         options = self._options(spec, opened, test, segments)
         adaptor = domainadaptor.adapt(opened.network, spec.method, **options)
-        found = evaluate(adaptor, segments, test, len(dataset.classes), progress, self._plain_logits(spec))
+        found = evaluate(
+            adaptor, segments, test, len(dataset.classes), progress=progress, known=self._plain_logits(spec)
+        )
         used = {
             (item.domain, dataset.domain(item.domain).examples[item.position].name)
             for segment in segments
