@@ -142,8 +142,7 @@ def evaluate(
     from domainadaptor.lab.networks.weights import WeightsOptions
     from domainadaptor.lab.prediction import read_classes
 
-    methods = list(dict.fromkeys(method or ["source", "domainadaptor-t"]))
-    methods = methods[:1] if measure else methods
+    methods = list(dict.fromkeys(method or ["source", "domainadaptor-t"]))[: 1 if measure else None]
     method_options = _method_options(methods, option, measure)
     texts = split_pairs(protocol_option, "--protocol-option", "subset=128")
     protocol_options = parse_options(find_protocol(protocol), texts, protocol)

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.table import Table
@@ -167,13 +167,13 @@ def train(
     from domainadaptor.lab.training.trainer import TrainingWorkspace
 
     texts = split_pairs(option, example="beta=0.5")
-    select_pairs = split_pairs(select_option, "--select-option", "ratio=0.2")
+    select_texts = split_pairs(select_option, "--select-option", "ratio=0.2")
     opened = open_dataset(dataset, root, **parse_data_options(dataset, data_option))
     show_notes(filter(None, [differs_from_published(dataset, opened)]))
-    base = output or cache_folder()
+    runs = (output or cache_folder()) / "runs"
     recipe = make_recipe(
         opened,
-        base / "runs",
+        runs,
         network=network,
         weights=weights,
         size=size,
@@ -181,7 +181,7 @@ def train(
         task=task or (),
         algorithm=algorithm,
         select=select,
-        select_option=parse_options(find_selection(select), select_pairs, select),
+        select_option=parse_options(find_selection(select), select_texts, select),
         norm=norm,
         epochs=epochs,
         batch_size=batch_size,
@@ -198,14 +198,13 @@ def train(
     try:
         with torchrun_group(find_device(device)) as own:
             images = cache_folder() / "images" if cache else None
-            space = TrainingWorkspace(own, root, base / "runs", images, find_start_weights(weights, base / "runs"))
+            space = TrainingWorkspace(own, root, runs, images, find_start_weights(weights, runs))
             trained = _train(recipe, opened, space, _splits(opened, source or [], target or []), quiet=as_json)
-            if not is_main_process():
-                return
+            shows = is_main_process()  # known inside the group only
     except KeyboardInterrupt:
-        print_text("interrupted: run the same command again to resume after the last complete epoch", err)
-        raise typer.Exit(Exit.INTERRUPTED) from None
-    _show_all(trained, as_json)
+        _exit_interrupted()
+    if shows:
+        _show_all(trained, as_json)
 
 
 def _train(
@@ -269,6 +268,11 @@ def _show(trained: "TrainedNetwork") -> None:
     show_notes([record.note] if record.note else [])
     if record.skipped:
         show_notes([f"{len(record.skipped)} files were skipped; the record lists them"])
+
+
+def _exit_interrupted() -> NoReturn:
+    print_text("interrupted: run the same command again to resume after the last complete epoch", err)
+    raise typer.Exit(Exit.INTERRUPTED) from None
 
 
 def _show_all(trained: "list[TrainedNetwork]", as_json: bool) -> None:
