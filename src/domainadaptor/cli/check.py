@@ -60,8 +60,8 @@ def check(
     if loaded.random:
         randomize_norms(loaded.network, seed)
     built = loaded.network.to(own)
-    side = loaded.preprocessing.size
-    images = torch.randn(batch_size, 3, side, side, generator=torch.Generator().manual_seed(seed)).to(own)
+    shape = (batch_size, 3, loaded.preprocessing.size, loaded.preprocessing.size)
+    images = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(own)
     # The same images serve as source and target images: which layers adapt does not depend on them.
     inputs = options_from(
         method, heads=loaded.heads, preprocessing=loaded.preprocessing, source_images=images, target_images=images
@@ -86,9 +86,7 @@ def check(
     else:
         _show_layers(loaded.name, layers)
         _show_neutrality(report)
-        print_text(
-            f"On the first batch of random images, {method} changes the logits by {100 * change:.2g} % of the largest."
-        )
+        print_text(f"On random images, {method} changes the logits by {100 * change:.2g} % of the largest.")
         show_notes([*([result.note] if result.note else []), *loaded.notes])
         if loaded.random:
             print_text("No weights given: the weights are random, and so are scale, shift and statistics of the norms.")

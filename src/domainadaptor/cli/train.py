@@ -170,7 +170,7 @@ def train(
     select_texts = split_pairs(select_option, "--select-option", "ratio=0.2")
     opened = open_dataset(dataset, root, **parse_data_options(dataset, data_option))
     show_notes(filter(None, [differs_from_published(dataset, opened)]))
-    runs = (output or cache_folder()) / "runs"
+    runs, images = (output or cache_folder()) / "runs", cache_folder() / "images" if cache else None
     recipe = make_recipe(
         opened,
         runs,
@@ -197,7 +197,6 @@ def train(
     torch.backends.cudnn.deterministic = True  # the same command gives the same weights, on a GPU too
     try:
         with torchrun_group(find_device(device)) as own:
-            images = cache_folder() / "images" if cache else None
             space = TrainingWorkspace(own, root, runs, images, find_start_weights(weights, runs))
             trained = _train(recipe, opened, space, _splits(opened, source or [], target or []), quiet=as_json)
             shows = is_main_process()  # known inside the group only

@@ -3,7 +3,6 @@
 from functools import lru_cache
 from itertools import permutations
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -30,7 +29,7 @@ class Jigsaw(Task):
     def examples(self, images: Tensor, draw: torch.Generator) -> tuple[Tensor, Tensor]:
         """Shuffled images, and the number of the order."""
         orders = torch.randint(ORDERS + 1, (len(images),), generator=draw, device="cpu")
-        return shuffled(images, torch.from_numpy(tile_orders())[orders]), orders.to(images.device)
+        return shuffled(images, tile_orders()[orders]), orders.to(images.device)
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits of the 32 orders."""
@@ -60,21 +59,22 @@ def shuffled(images: Tensor, orders: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=1)
-def tile_orders() -> np.ndarray:
-    """The orders, (32, 9): the first leaves all tiles in place, each next one is as far as can be from the others.
+def tile_orders() -> Tensor:
+    """Return the orders, (32, 9): the first leaves all tiles in place, each next one is far from those before it.
 
-    "Far" is the number of tiles that lie elsewhere, first to the nearest order chosen so far, then on average.
+    "Far" is the number of tiles that lie elsewhere: first to the nearest order chosen so far, then on average.
     """
-    everything = np.array(list(permutations(range(_TILES**2))), dtype=np.int8)
+    everything = torch.tensor(list(permutations(range(_TILES**2))), dtype=torch.int8, device="cpu")
     chosen = [0]
-    nearest = np.full(len(everything), _TILES**2)
-    total = np.zeros(len(everything), dtype=np.int64)
+    nearest = torch.full((len(everything),), _TILES**2, device="cpu")
+    total = torch.zeros_like(nearest)
     while len(chosen) <= ORDERS:
         distance = (everything != everything[chosen[-1]]).sum(1)
-        nearest = np.minimum(nearest, distance)
+        nearest = torch.minimum(nearest, distance)
         total += distance
-        chosen.append(int(np.lexsort((total, nearest))[-1]))
-    return everything[chosen].astype(np.int64)
+        rank = nearest * (ORDERS + 1) * _TILES**2 + total
+        chosen.append(int((rank == rank.max()).nonzero()[-1]))  # the last of equals
+    return everything[chosen].long()
 
 
 def jigsaw(width: int) -> Task:
