@@ -9,7 +9,8 @@ from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.registry import published_images
 from domainadaptor.lab.evaluation.protocols import PROTOCOLS
 from domainadaptor.lab.experiments.networks import LocatedNetwork
-from domainadaptor.lab.experiments.spec import NETWORKS, RowSpec, TableSpec, _File, read_experiment
+from domainadaptor.lab.experiments.spec import NETWORKS, _File, read_experiment
+from domainadaptor.lab.experiments.tables import RowSpec, TableSpec
 
 VIEWS = ("accuracy", "accuracy-curve")
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"

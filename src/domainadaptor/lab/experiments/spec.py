@@ -6,22 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, JsonValue, PrivateAttr
+from pydantic import Field
 
 import domainadaptor
 from domainadaptor import registry
-from domainadaptor.catalog import METHODS, method_info, method_options
+from domainadaptor.catalog import METHODS, method_options
 from domainadaptor.errors import AdaptationError, BadFile, BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.registry import data_options
 from domainadaptor.lab.evaluation.protocols import check_protocol, protocol_options
-from domainadaptor.lab.experiments.analyses import find_measurement, measurements, needs_images
-from domainadaptor.lab.experiments.file_model import FileModel, Names, Positive, Seed, Seeds, Texts, Values
-from domainadaptor.lab.experiments.networks import LocatedNetwork, Networks, pattern_problems, read_networks
-from domainadaptor.lab.experiments.run_spec import RunSpec
-from domainadaptor.lab.records.base import Options
-from domainadaptor.lab.records.plans import PaperNumber, PaperNumbers, check_file_name
-from domainadaptor.options import coerce_options, defaults_of, suggestion
+from domainadaptor.lab.experiments.analyses import find_measurement, measurements
+from domainadaptor.lab.experiments.file_model import FileModel, Texts
+from domainadaptor.lab.experiments.networks import Networks, pattern_problems, read_networks
+from domainadaptor.lab.experiments.tables import PROTOCOL, SWEPT, RowSpec, TableSpec, known_options
+from domainadaptor.lab.records.plans import check_file_name
+from domainadaptor.options import coerce_options, suggestion
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -29,147 +28,8 @@ else:
     import tomli as tomllib
 
 NETWORKS = "networks.toml"
-SWEPT = ("batch_size", "images")  # what a sweep may vary besides options of methods and protocols
-_PROTOCOL = "leave-one-out"
 _FROM_RUN = ("source_images", "target_images", "task", "learned_loss")  # options taken from the network and the data
 OpenDataset = Callable[[str, Mapping[str, Any]], DomainDataset]
-Locate = Callable[[str, str | None, int], LocatedNetwork]
-
-
-class RowSpec(FileModel, extra="allow"):
-    """One row of a table; other keys are options of its method or measurement."""
-
-    __pydantic_extra__: dict[str, JsonValue]
-
-    method: str = ""
-    network: str = ""
-    paper: str | PaperNumber | None = None  # what the paper's numbers call it, or the one number that it is
-    group: str = ""
-    images: Positive | None = None
-    batch_size: Positive | None = None
-    protocol: str | None = None
-    protocol_options: Options | None = None
-    measure: str = ""
-    _label: str = PrivateAttr("")
-
-    @property
-    def label(self) -> str:
-        """Its heading."""
-        return self._label
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options of its method or measurement."""
-        return dict(self.__pydantic_extra__)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Settings of its runs that replace the table's."""
-        own = {name: getattr(self, name) for name in ("images", "batch_size", "protocol", "protocol_options")}
-        return {name: value for name, value in own.items() if value is not None}
-
-
-class SweepSpec(FileModel):
-    """An option with one column per value."""
-
-    option: str
-    values: Values
-
-
-class TableSpec(FileModel):
-    """One table: rows, columns, and what its runs share."""
-
-    title: str = ""
-    dataset: str = ""
-    data_options: Options = {}
-    network: str = ""
-    domains: Names = ()
-    groups: dict[str, Names] = {}  # column -> domains of one stream
-    sweep: SweepSpec | None = None
-    seeds: Seeds = (0,)
-    images: Positive | None = None
-    batch_size: Positive = 64
-    order: Seed = 0
-    protocol: str = _PROTOCOL
-    protocol_options: Options = {}
-    sources: Names = ()
-    show: str = ""  # the view of the report; accuracy, or what is measured
-    mean: bool = True
-    corner: str = "method"
-    rows: Names = ()  # all of the file otherwise
-    measure: str = ""
-    paper: PaperNumbers | None = None
-    _lines: tuple[RowSpec, ...] = PrivateAttr(())
-
-    @property
-    def lines(self) -> tuple[RowSpec, ...]:
-        """Its rows."""
-        return self._lines
-
-    def columns(self) -> list[str]:
-        """Return the headings of the columns."""
-        return [str(value) for value in self.sweep.values] if self.sweep else list(self.groups or self.domains)
-
-    def view(self) -> str:
-        """Return the view that presents it."""
-        return self.show or self.measure or next((row.measure for row in self.lines), "") or "accuracy"
-
-    def sample(self) -> str:
-        """Return in words how many images and seeds there are, and in which batches."""
-        if not any(needs_images(row.measure or self.measure) for row in self.lines):
-            return f"no test images: read off the trained networks, {len(self.seeds)} of each target"
-        parts = {
-            "images": "full test sets" if self.images is None else f"{self.images} seeded images per domain",
-            "seeds": f"{len(self.seeds)} seeds" if len(self.seeds) > 1 else "one seed",
-            "batch_size": f"batches of {self.batch_size}",
-        }
-        parts |= {} if self.protocol == _PROTOCOL else {"protocol": self.protocol}
-        parts.pop(self.sweep.option if self.sweep else "", None)
-        for row in self.lines:
-            own = [f"{name.replace('_', ' ')} {v}" for name, v in row.settings.items() if v != getattr(self, name)]
-            parts |= {f"row {row.label}": f"{row.label} with {' and '.join(own)}"} if own else {}
-        return ", ".join(parts.values())
-
-    def runs(self, row: RowSpec, column: str, seed: int, locate: Locate) -> list[RunSpec]:
-        """Return the runs behind one number of one seed: one, or one per domain where a sweep averages over them."""
-        settings: dict[str, Any] = {
-            "protocol": self.protocol,
-            "protocol_options": dict(self.protocol_options),
-            "batch_size": self.batch_size,
-            "images": self.images,
-            **row.settings,
-        }
-        measure = row.measure or self.measure
-        options = row.options
-        if self.sweep:
-            name, value = self.sweep.option, self.sweep.values[self.columns().index(column)]
-            if name in SWEPT:
-                settings[name] = value
-            elif name in protocol_options(settings["protocol"]):
-                settings["protocol_options"] = {**settings["protocol_options"], name: value}
-            elif name in _known_options(row, measure) and name not in options:
-                options[name] = value  # other rows have the same number in every column
-        method = row.method or "source"
-        typed = coerce_options(find_measurement(measure), options) if measure else method_options(method, options)
-        streams = list(self.groups.values()) or [(domain,) for domain in self.domains]
-        if not self.sweep:
-            streams = [streams[self.columns().index(column)]]
-        return [
-            RunSpec(
-                dataset=self.dataset,
-                domains=stream,
-                network=locate(row.network or self.network, stream[0] if len(stream) == 1 else None, seed),
-                method=method,
-                options=typed,
-                data_options=self.data_options,
-                order=self.order,
-                seed=seed,
-                sources=self.sources,
-                measure=measure,
-                **settings,
-            )
-            for stream in streams
-        ]
 
 
 class _File(FileModel):
@@ -227,15 +87,7 @@ def read_experiment(
         wrong = [suggestion(name, tables)] if name not in tables else pattern_problems(pattern)
         problems += [f"--checkpoint {name}=…: {text}" for text in wrong]
     rows = {label: _row(label, entry, problems) for label, entry in file.rows.items()}
-    found = []
-    for number, entry in enumerate(file.table, 1):
-        own: list[str] = []
-        table = TableSpec.read(entry, own)
-        table._lines = tuple(rows[label] for label in table.rows or rows if label in rows)
-        own += _table_problems(table, entry, rows, networks, dataset, views)
-        where = f"table {number}" + (f" ({table.title!r})" if table.title else "")
-        problems += [f"{where}: {text}" for text in dict.fromkeys(own)]
-        found.append(table)
+    found = [_table(at, entry, rows, networks, dataset, views, problems) for at, entry in enumerate(file.table, 1)]
     if problems:
         lines = "\n".join(f"  - {problem}" for problem in problems)
         raise BadFile(f"Invalid experiment file {str(path)!r}; nothing was run:\n{lines}")
@@ -265,6 +117,24 @@ def _row(label: str, entry: Mapping[str, Any], problems: list[str]) -> RowSpec:
         wrong.append(f"method is missing; {suggestion('', domainadaptor.list_methods())}")
     problems += [f"row {label!r}: {text}" for text in dict.fromkeys(wrong)]
     return row
+
+
+def _table(
+    number: int,
+    entry: Mapping[str, Any],
+    rows: Mapping[str, RowSpec],
+    networks: Networks,
+    dataset: OpenDataset | None,
+    views: Collection[str] | None,
+    problems: list[str],
+) -> TableSpec:
+    wrong: list[str] = []
+    table = TableSpec.read(entry, wrong)
+    table._lines = tuple(rows[label] for label in table.rows or rows if label in rows)
+    wrong += _table_problems(table, entry, rows, networks, dataset, views)
+    where = f"table {number}" + (f" ({table.title!r})" if table.title else "")
+    problems += [f"{where}: {text}" for text in dict.fromkeys(wrong)]
+    return table
 
 
 def _problem(check: Callable[..., object], *values: Any) -> list[str]:
@@ -362,7 +232,7 @@ def _setting_problems(table: TableSpec) -> Iterator[str]:
     values: Sequence[Any] = table.sweep.values if table.sweep else (None,)
     known = {*SWEPT, *_protocol_names(table.protocol)}
     for row in table.lines:
-        known |= set(_known_options(row, row.measure or table.measure))
+        known |= set(known_options(row, row.measure or table.measure))
     if name and name not in known:
         yield f"sweep over {name!r}, which none of the rows has; {suggestion(name, sorted(known))}"
         return
@@ -374,22 +244,15 @@ def _setting_problems(table: TableSpec) -> Iterator[str]:
         ]:  # if no row is valid, the rest is still checked
             protocol = row.protocol or table.protocol
             options = dict(table.protocol_options if row.protocol_options is None else row.protocol_options)
-            if protocol == _PROTOCOL and any(len(stream) > 1 for stream in table.groups.values()):
-                yield f"{_PROTOCOL} takes one domain at a time: expected domains, or another protocol for groups"
+            if protocol == PROTOCOL and any(len(stream) > 1 for stream in table.groups.values()):
+                yield f"{PROTOCOL} takes one domain at a time: expected domains, or another protocol for groups"
             swept = {name: value} if name in _protocol_names(protocol) else {}
             wrong = _problem(check_protocol, protocol, options | swept)
             yield from (f"row {row.label!r}: {text}" if row.protocol else text for text in wrong)
             measure = row.measure or table.measure
-            if name in _known_options(row, measure) and name not in {*row.options, *SWEPT}:
+            if name in known_options(row, measure) and name not in {*row.options, *SWEPT}:
                 wrong = _option_problems(row.method, measure, {**row.options, name: value})
                 yield from (f"row {row.label!r}: {text}" for text in wrong)
-
-
-def _known_options(row: RowSpec, measure: str) -> Mapping[str, Any]:
-    try:
-        return defaults_of(find_measurement(measure)) if measure else method_info(row.method or "source").defaults
-    except BadOption:
-        return {}  # reported elsewhere
 
 
 def _protocol_names(protocol: str) -> Mapping[str, Any]:

@@ -10,7 +10,8 @@ from domainadaptor.errors import AdaptationError
 from domainadaptor.lab.experiments.networks import LocatedNetwork
 from domainadaptor.lab.experiments.run_spec import RunSpec
 from domainadaptor.lab.experiments.runner import Runner, defaults
-from domainadaptor.lab.experiments.spec import Experiment, RowSpec, TableSpec
+from domainadaptor.lab.experiments.spec import Experiment
+from domainadaptor.lab.experiments.tables import RowSpec, TableSpec
 from domainadaptor.lab.records.plans import Plan, PlannedRow, PlannedRun, PlannedTable
 from domainadaptor.lab.records.store import AnyRun, Store
 

@@ -1,0 +1,165 @@
+"""The tables of an experiment file: rows, columns, and the runs behind each number."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import JsonValue, PrivateAttr
+
+from domainadaptor.catalog import method_info, method_options
+from domainadaptor.errors import BadOption
+from domainadaptor.lab.evaluation.protocols import protocol_options
+from domainadaptor.lab.experiments.analyses import find_measurement, needs_images
+from domainadaptor.lab.experiments.file_model import FileModel, Names, Positive, Seed, Seeds, Values
+from domainadaptor.lab.experiments.networks import LocatedNetwork
+from domainadaptor.lab.experiments.run_spec import RunSpec
+from domainadaptor.lab.records.base import Options
+from domainadaptor.lab.records.plans import PaperNumber, PaperNumbers
+from domainadaptor.options import coerce_options, defaults_of
+
+SWEPT = ("batch_size", "images")  # what a sweep may vary besides options of methods and protocols
+PROTOCOL = "leave-one-out"
+Locate = Callable[[str, str | None, int], LocatedNetwork]
+
+
+class RowSpec(FileModel, extra="allow"):
+    """One row of a table; other keys are options of its method or measurement."""
+
+    __pydantic_extra__: dict[str, JsonValue]
+
+    method: str = ""
+    network: str = ""
+    paper: str | PaperNumber | None = None  # what the paper's numbers call it, or the one number that it is
+    group: str = ""
+    images: Positive | None = None
+    batch_size: Positive | None = None
+    protocol: str | None = None
+    protocol_options: Options | None = None
+    measure: str = ""
+    _label: str = PrivateAttr("")
+
+    @property
+    def label(self) -> str:
+        """Its heading."""
+        return self._label
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of its method or measurement."""
+        return dict(self.__pydantic_extra__)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of its runs that replace the table's."""
+        own = {name: getattr(self, name) for name in ("images", "batch_size", "protocol", "protocol_options")}
+        return {name: value for name, value in own.items() if value is not None}
+
+
+class SweepSpec(FileModel):
+    """An option with one column per value."""
+
+    option: str
+    values: Values
+
+
+class TableSpec(FileModel):
+    """One table: rows, columns, and what its runs share."""
+
+    title: str = ""
+    dataset: str = ""
+    data_options: Options = {}
+    network: str = ""
+    domains: Names = ()
+    groups: dict[str, Names] = {}  # column -> domains of one stream
+    sweep: SweepSpec | None = None
+    seeds: Seeds = (0,)
+    images: Positive | None = None
+    batch_size: Positive = 64
+    order: Seed = 0
+    protocol: str = PROTOCOL
+    protocol_options: Options = {}
+    sources: Names = ()
+    show: str = ""  # the view of the report; accuracy, or what is measured
+    mean: bool = True
+    corner: str = "method"
+    rows: Names = ()  # all of the file otherwise
+    measure: str = ""
+    paper: PaperNumbers | None = None
+    _lines: tuple[RowSpec, ...] = PrivateAttr(())
+
+    @property
+    def lines(self) -> tuple[RowSpec, ...]:
+        """Its rows."""
+        return self._lines
+
+    def columns(self) -> list[str]:
+        """Return the headings of the columns."""
+        return [str(value) for value in self.sweep.values] if self.sweep else list(self.groups or self.domains)
+
+    def view(self) -> str:
+        """Return the view that presents it."""
+        return self.show or self.measure or next((row.measure for row in self.lines), "") or "accuracy"
+
+    def sample(self) -> str:
+        """Return in words how many images and seeds there are, and in which batches."""
+        if not any(needs_images(row.measure or self.measure) for row in self.lines):
+            return f"no test images: read off the trained networks, {len(self.seeds)} of each target"
+        parts = {
+            "images": "full test sets" if self.images is None else f"{self.images} seeded images per domain",
+            "seeds": f"{len(self.seeds)} seeds" if len(self.seeds) > 1 else "one seed",
+            "batch_size": f"batches of {self.batch_size}",
+        }
+        parts |= {} if self.protocol == PROTOCOL else {"protocol": self.protocol}
+        parts.pop(self.sweep.option if self.sweep else "", None)
+        for row in self.lines:
+            own = [f"{name.replace('_', ' ')} {v}" for name, v in row.settings.items() if v != getattr(self, name)]
+            parts |= {f"row {row.label}": f"{row.label} with {' and '.join(own)}"} if own else {}
+        return ", ".join(parts.values())
+
+    def runs(self, row: RowSpec, column: str, seed: int, locate: Locate) -> list[RunSpec]:
+        """Return the runs behind one number of one seed: one, or one per domain where a sweep averages over them."""
+        settings: dict[str, Any] = {
+            "protocol": self.protocol,
+            "protocol_options": dict(self.protocol_options),
+            "batch_size": self.batch_size,
+            "images": self.images,
+            **row.settings,
+        }
+        measure = row.measure or self.measure
+        options = row.options
+        if self.sweep:
+            name, value = self.sweep.option, self.sweep.values[self.columns().index(column)]
+            if name in SWEPT:
+                settings[name] = value
+            elif name in protocol_options(settings["protocol"]):
+                settings["protocol_options"] = {**settings["protocol_options"], name: value}
+            elif name in known_options(row, measure) and name not in options:
+                options[name] = value  # other rows have the same number in every column
+        method = row.method or "source"
+        typed = coerce_options(find_measurement(measure), options) if measure else method_options(method, options)
+        streams = list(self.groups.values()) or [(domain,) for domain in self.domains]
+        if not self.sweep:
+            streams = [streams[self.columns().index(column)]]
+        return [
+            RunSpec(
+                dataset=self.dataset,
+                domains=stream,
+                network=locate(row.network or self.network, stream[0] if len(stream) == 1 else None, seed),
+                method=method,
+                options=typed,
+                data_options=self.data_options,
+                order=self.order,
+                seed=seed,
+                sources=self.sources,
+                measure=measure,
+                **settings,
+            )
+            for stream in streams
+        ]
+
+
+def known_options(row: RowSpec, measure: str) -> Mapping[str, Any]:
+    """Return the options of a row's method or measurement with their defaults."""
+    try:
+        return defaults_of(find_measurement(measure)) if measure else method_info(row.method or "source").defaults
+    except BadOption:
+        return {}  # reported elsewhere
