@@ -1,4 +1,6 @@
-"""Errors, one class per remedy; every message says what was expected, what came, and what to do."""
+"""Errors, one class per remedy. Every message says what was expected, what was given and what to do."""
+
+from collections.abc import Sequence
 
 __all__ = [
     "AdaptationError",
@@ -12,11 +14,11 @@ __all__ = [
 
 
 class AdaptationError(Exception):
-    """Anything that this library refuses or cannot do."""
+    """Base class of all errors of this library."""
 
 
 class BadOption(AdaptationError, ValueError):
-    """A name, a value or a combination of options is wrong: change the call."""
+    """An option name, value or combination is invalid: change the call."""
 
 
 class UnsupportedNetwork(AdaptationError, ValueError):
@@ -28,7 +30,7 @@ class BadBatch(AdaptationError, ValueError):
 
 
 class BadFile(AdaptationError, ValueError):
-    """A file is missing, damaged, unsafe or does not fit: give another file."""
+    """A file is missing, corrupt, unsafe or does not fit: pass another file."""
 
 
 class SourceChanged(AdaptationError, RuntimeError):
@@ -37,3 +39,8 @@ class SourceChanged(AdaptationError, RuntimeError):
 
 class MissingExtra(AdaptationError, ImportError):
     """An optional package is not installed: install the extra that the message names."""
+
+
+def listed(names: Sequence[object], most: int = 5) -> str:
+    """Join up to `most` names for a message."""
+    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -35,11 +35,11 @@ def test_a_share_of_the_layers_is_not_rounded_away(count):
         (float("nan"), "from 0 to 1"),
         (None, "from 0 to 1"),
         (True, "from 0 to 1"),
-        (1.0, "no layer that learns"),
+        (1.0, "leaves no layer to learn"),
         ("0.5", "the number 0.5"),
         ("bn", "available: bn1, bn2, bn3"),
-        ("c2", "no norm layer's name begins with that; did you mean 'bn2'"),
-        ("", "no norm layer's name begins with that"),
+        ("c2", "no norm layer's name starts with that; did you mean 'bn2'"),
+        ("", "no norm layer's name starts with that"),
     ],
 )
 def test_mistakes_are_answered(net, method, adapt_from, hint):
@@ -84,7 +84,7 @@ def test_methods_that_remember_learn_later_layers_only(net, method, options):
     options |= {"skip": ""} if method == "slr" else {}
     adaptor = da.adapt(net, method, lr=0.05, adapt_from="bn2", **options)
     slow = da.adapt(net, method, lr=0.05, adapt_from="bn2", **options)
-    slow._main.stem = None  # every pass computes everything
+    slow._main._prefix = None  # every pass computes everything
     for seed in range(4):
         x = batch(8, 3, 12, 12, seed=seed)
         torch.testing.assert_close(adaptor(x), slow(x))

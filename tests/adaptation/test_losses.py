@@ -8,7 +8,7 @@ LOSSES = {
     "entropy": lambda z: losses.entropy(z),
     "slr": lambda z: losses.slr(z),
     **{
-        f"{name} {rule}": lambda z, loss=loss, rule=rule: losses.heated(loss, rule, 2.0, z)
+        f"{name} {rule}": lambda z, loss=loss, rule=rule: losses.with_temperature(loss, rule, 2.0, z)
         for name, loss in (("gem-t", losses.gem_t), ("gem-skd", losses.gem_skd))
         for rule in ("code", "per_image", "batch_mean", 1.5)
     },
@@ -42,7 +42,7 @@ def test_a_constant_added_to_the_logits_changes_nothing(name):
 
 def test_gem_t_at_temperature_one_is_entropy():
     z = batch(6, 5, dtype=torch.float64).requires_grad_()
-    hot, plain = losses.heated(losses.gem_t, 1.0, 2.0, z), losses.entropy(z)
+    hot, plain = losses.with_temperature(losses.gem_t, 1.0, 2.0, z), losses.entropy(z)
     torch.testing.assert_close(hot, plain)
     torch.testing.assert_close(*(torch.autograd.grad(loss.mean(), z)[0] for loss in (hot, plain)))
 
@@ -57,7 +57,7 @@ def test_closed_form_gradient_of_the_paper(name, tau_q):
     expected = (p - q) / tau_q
     if name == "gem-t":
         expected = expected + p / tau_p * (q.log() - (p * q.log()).sum(1, keepdim=True))
-    loss = losses.heated({"gem-t": losses.gem_t, "gem-skd": losses.gem_skd}[name], tau_q, 2.0, z)
+    loss = losses.with_temperature({"gem-t": losses.gem_t, "gem-skd": losses.gem_skd}[name], tau_q, 2.0, z)
     (gradient,) = torch.autograd.grad(loss.sum(), z)
     torch.testing.assert_close(gradient, -(tau_q**2) * expected)
 
@@ -66,7 +66,7 @@ def test_a_confident_image_has_a_vanishing_entropy_gradient_and_a_large_gem_grad
     z = torch.tensor([[30.0, 0.0, 0.0, 0.0]], requires_grad=True)
     entropy = torch.autograd.grad(losses.entropy(z).sum(), z)[0].norm()
     for loss in (losses.gem_t, losses.gem_skd):
-        gem = torch.autograd.grad(losses.heated(loss, "code", 2.0, z).sum(), z)[0].norm()
+        gem = torch.autograd.grad(losses.with_temperature(loss, "code", 2.0, z).sum(), z)[0].norm()
         assert gem > 1
         assert gem > 1e6 * entropy
 

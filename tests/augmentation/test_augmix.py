@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from domainadaptor.augmentation import augmix
-from domainadaptor.augmentation.augmix import augmix_views, equalized, moved, posterized, solarized, stretched
-from domainadaptor.augmentation.crops import random_views
+from domainadaptor.augmentation.augmix import augmix_views, autocontrast, equalize, posterize, solarize
+from domainadaptor.augmentation.crops import affine, random_views
 
 LEVELS = (torch.rand(2, 3, 40, 40, generator=torch.Generator().manual_seed(0)) ** 2 * 200 + 20).to(torch.uint8)
 PIXELS = LEVELS.double() / 255
@@ -20,18 +20,18 @@ def test_changes_of_levels_are_pillows():
     Image = pytest.importorskip("PIL.Image")
     ImageOps = pytest.importorskip("PIL.ImageOps")
     tv = pytest.importorskip("torchvision.transforms.functional")
-    for image, made in zip(LEVELS, levels(equalized(PIXELS)), strict=True):
+    for image, made in zip(LEVELS, levels(equalize(PIXELS)), strict=True):
         theirs = ImageOps.equalize(Image.fromarray(image.permute(1, 2, 0).numpy()))
         assert np.array_equal(np.asarray(theirs), made.permute(1, 2, 0).numpy())
-    assert torch.equal(levels(posterized(PIXELS, 4)), tv.posterize(LEVELS, 4))
-    assert torch.equal(levels(solarized(PIXELS, 230 / 255)), tv.solarize(LEVELS, 230))
-    torch.testing.assert_close(stretched(PIXELS), tv.autocontrast(PIXELS))
+    assert torch.equal(levels(posterize(PIXELS, 4)), tv.posterize(LEVELS, 4))
+    assert torch.equal(levels(solarize(PIXELS, 230 / 255)), tv.solarize(LEVELS, 230))
+    torch.testing.assert_close(autocontrast(PIXELS), tv.autocontrast(PIXELS))
 
 
 def test_flat_and_small_images_stay():
     flat = torch.full((1, 3, 5, 5), 0.3)
-    assert torch.equal(stretched(flat), flat)
-    torch.testing.assert_close(equalized(flat), flat, atol=0.5 / 255, rtol=0)
+    assert torch.equal(autocontrast(flat), flat)
+    torch.testing.assert_close(equalize(flat), flat, atol=0.5 / 255, rtol=0)
     assert torch.isfinite(augmix_views(torch.rand(1, 3, 1, 1), 20, torch.Generator().manual_seed(0), 0.08)).all()
 
 
@@ -44,17 +44,17 @@ def test_moves_are_torchvisions():
         ([[1, 0, 0], [0, 1, 2]], {"angle": 0.0, "translate": [0, -2]}),
     ]:
         theirs = tv.affine(PIXELS, **how, scale=1.0, shear=[0.0, 0.0], interpolation=tv.InterpolationMode.BILINEAR)
-        torch.testing.assert_close(moved(PIXELS, matrix), theirs, atol=1e-6, rtol=1e-6)
-    sheared = moved(PIXELS, [[1, 1.0, 0], [0, 1, 0]])  # by one pixel a row, from the center
+        torch.testing.assert_close(affine(PIXELS, matrix), theirs, atol=1e-6, rtol=1e-6)
+    sheared = affine(PIXELS, [[1, 1.0, 0], [0, 1, 0]])  # by one pixel a row, from the center
     torch.testing.assert_close(sheared[:, :, 20, 5], (PIXELS[:, :, 20, 5] + PIXELS[:, :, 20, 6]) / 2)
 
 
 def test_views_are_mixtures_of_crops_and_chains(monkeypatch):
     """With changes that only count, a view is its crop plus a known share of counts."""
     depth = []
-    monkeypatch.setattr(augmix, "CHANGES", (lambda x, _: depth.append(1) or x + 1,))
+    monkeypatch.setattr(augmix, "OPERATIONS", (lambda x, _: depth.append(1) or x + 1,))
     views = augmix_views(PIXELS[:1], 50, torch.Generator().manual_seed(4), 0.08)
-    monkeypatch.setattr(augmix, "CHANGES", (lambda x, _: x,))
+    monkeypatch.setattr(augmix, "OPERATIONS", (lambda x, _: x,))
     crops = augmix_views(PIXELS[:1], 50, torch.Generator().manual_seed(4), 0.08)
     added = (views - crops).amax((1, 2, 3))
     torch.testing.assert_close(views, crops + added.view(-1, 1, 1, 1))

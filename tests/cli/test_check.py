@@ -49,7 +49,7 @@ def test_equal_layers_share_a_row(program):
 
 def test_failures_are_one_message_and_exit_one(program):
     for arguments, hint in {
-        ("check", "timm:vit_tiny_patch16_224"): "nothing to adapt",
+        ("check", "timm:vit_tiny_patch16_224"): "no batch normalization",
         ("check", "resnt18"): "did you mean 'resnet18'",
         ("check", "resnet18", "--weights", "none.pt"): "no weights at",
         ("check", "resnet18", "--device", "cuda:7"): "--device",
@@ -92,7 +92,7 @@ def test_instance_aware_layers_are_named_with_what_to_use(program, tmp_path):
     write_checkpoint(tmp_path / "c.safetensors", norm="iabn")
     done = program("check", "c.safetensors")
     assert done.returncode == 1
-    for words in ("InstanceAwareBatchNorm2d has a forward of its own", "'bn1'", "16 more", "use the method note"):
+    for words in ("InstanceAwareBatchNorm2d corrects each image", "'bn1'", "16 more", "use the method note"):
         assert words in done.stderr
 
 

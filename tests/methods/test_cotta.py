@@ -67,7 +67,7 @@ def test_pixels_go_back_and_forth():
     assert pixels.back(pixels.of(x.bfloat16()), x.bfloat16()).dtype == torch.bfloat16
     torch.testing.assert_close(Pixels(0.5, 0.25).of(x[:, :2]), x[:, :2] * 0.25 + 0.5)
     torch.testing.assert_close(Pixels(np.float32(0.5), np.full(2, 0.25)).of(x[:, :2]), x[:, :2] * 0.25 + 0.5)
-    with pytest.raises(BadBatch, match="images of 2 channels, and 3 numbers"):
+    with pytest.raises(BadBatch, match="2 channels, but mean or std has 3 numbers"):
         pixels.of(x[:, :2])
 
 
@@ -157,8 +157,8 @@ def test_mistakes_are_explained():
         ({"ap": 2}, "from 0 to 1"),
         ({"rst": -1}, "from 0 to 1"),
         ({"consistency": "symetric"}, "did you mean 'symmetric'"),
-        ({"mean": "a,b"}, "expected numbers"),
-        ({"mean": ()}, "expected numbers"),
+        ({"mean": "a,b"}, "expected one number, or one per channel"),
+        ({"mean": ()}, "expected one number, or one per channel"),
         ({"std": (1.0, 0.0, 1.0)}, "above 0"),
         ({"optimizer": "adamw"}, "did you mean 'adam'"),
     ]:

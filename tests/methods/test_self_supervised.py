@@ -173,7 +173,7 @@ def test_a_hidden_layer_can_be_named_as_the_head():
     with pytest.raises(BadOption, match="does not fit"):
         make(net, "rotation")
     assert make(net, "rotation", head="fc")(BATCHES[0]).shape == (6, 7)
-    with pytest.raises(UnsupportedNetwork, match="no linear layer of the network"):
+    with pytest.raises(UnsupportedNetwork, match="not a linear layer of the network"):
         make(net, "rotation", head="c1")
 
 

@@ -64,7 +64,7 @@ def test_everybody_above_is_the_method_without_threshold(method):
 @pytest.mark.parametrize("rule", ["code", "per_image", "batch_mean"])
 def test_the_temperature_is_that_of_the_chosen_images(rule):
     z = logits(table(network()), BATCHES[0])
-    heated = LogitLoss(lambda rows: losses.heated(losses.gem_t, rule, 2.0, rows))
+    heated = LogitLoss(lambda rows: losses.with_temperature(losses.gem_t, rule, 2.0, rows))
     threshold = between(BATCHES[0], 2)
     chosen = (confidences(BATCHES[0]) > threshold).nonzero().flatten()
     got = Confident(heated, threshold)(None, BATCHES[0], z)

@@ -139,10 +139,10 @@ def test_a_linear_head_is_needed():
     net = stir(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten()))
     with pytest.raises(UnsupportedNetwork, match="has no linear layer"):
         da.adapt(net, "tsd")
-    with pytest.raises(UnsupportedNetwork, match="'c1' is no linear layer"):
+    with pytest.raises(UnsupportedNetwork, match="'c1' is not a linear layer"):
         da.adapt(network(), "tsd", head="c1")
     deep = nn.Sequential(network(), nn.Tanh()).double()
-    with pytest.raises(UnsupportedNetwork, match="not what the linear layer"):
+    with pytest.raises(UnsupportedNetwork, match="not the output of the linear layer"):
         da.adapt(deep, "tsd")(BATCHES[0])
 
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from domainadaptor.errors import BadBatch
-from domainadaptor.tasks.jigsaw import Jigsaw, shuffled, tile_orders
+from domainadaptor.tasks.jigsaw import Jigsaw, shuffle_tiles, tile_orders
 
 
 def test_the_orders_are_permutations_that_lie_far_apart():
@@ -11,7 +11,7 @@ def test_the_orders_are_permutations_that_lie_far_apart():
     assert orders.shape == (32, 9)
     assert orders[0].tolist() == list(range(9))
     assert all(sorted(order) == list(range(9)) for order in orders.tolist())
-    distances = [(a != b).sum() for at, a in enumerate(orders) for b in orders[:at]]
+    distances = [int((a != b).sum()) for at, a in enumerate(orders) for b in orders[:at]]
     # Two random orders have 8 of 9 tiles elsewhere on average, but some pairs of 32 share three places or more.
     assert min(distances) >= 7
     assert np.mean(distances) > 8.2
@@ -22,7 +22,7 @@ def test_the_orders_are_permutations_that_lie_far_apart():
 def test_tiles_go_where_the_order_says():
     images = torch.randn(2, 3, 10, 11)  # the tenth row and the last two columns do not divide by three: filled up
     orders = torch.stack([torch.arange(9), torch.randperm(9, generator=torch.Generator().manual_seed(1))])
-    got = shuffled(images, orders)
+    got = shuffle_tiles(images, orders)
     assert got.shape == images.shape
     assert torch.equal(got[:, :, 9], got[:, :, 8])
     for n in range(2):

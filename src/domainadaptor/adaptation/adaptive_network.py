@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from domainadaptor.adaptation.copying import independent_copy, twin
-from domainadaptor.adaptation.features import FeatureTap, find_head
 from domainadaptor.adaptation.layer_selection import layers_before
 from domainadaptor.adaptation.logits import in_loss_precision
+from domainadaptor.adaptation.predictor import FeatureTap, find_head
 from domainadaptor.adaptation.prefix_cache import PrefixCache
 from domainadaptor.adaptation.snapshot import Snapshot
 from domainadaptor.adaptation.state import Stateful
-from domainadaptor.errors import UnsupportedNetwork
+from domainadaptor.errors import UnsupportedNetwork, listed
 from domainadaptor.norms.base import AdaptiveNorm
 from domainadaptor.norms.batch import AdaptiveBatchNorm
 from domainadaptor.norms.mixed import MixedNorm
@@ -307,8 +307,3 @@ def _make_norms(
     made |= {name: TunedNorm(layer) for name, layer in tuned.items()}
     made |= {} if special is None else special(source)
     return made, left
-
-
-def listed(names: list[str]) -> str:
-    """Join up to five names."""
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from domainadaptor.errors import SourceChanged
+from domainadaptor.errors import SourceChanged, listed
 
 _RUNNING = ("running_mean", "running_var", "num_batches_tracked")
 _CHUNK = 1 << 20  # values that are summed at once
@@ -44,9 +44,8 @@ class ChangeDetector:
         if changed:
             trained = all(name.rpartition(".")[2] in _RUNNING for name in changed)
             why = "; it ran in train mode, which updates running statistics: call network.eval()" if trained else ""
-            more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
             raise SourceChanged(
-                f"The network was edited after it was wrapped ({', '.join(changed[:3])}{more}){why}. "
+                f"The network was edited after it was wrapped ({listed(changed, 3)}){why}. "
                 "Wrap it again with adapt(network, ...), or wrap a deep copy that is not edited."
             )
         self._seen = now

@@ -1,8 +1,8 @@
-"""Copies of a network: linked to the user's tensors for adapting, or independent for handing out."""
+"""Copies of a network: linked copies share the user's tensors, independent ones share nothing."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from types import CellType, FunctionType, MethodType
+from types import CellType, FunctionType, MappingProxyType, MethodType
 from typing import Any
 
 import torch
@@ -11,69 +11,66 @@ from torch.nn.parameter import is_lazy
 
 from domainadaptor.errors import UnsupportedNetwork
 
-# By class name, and the child that holds the network: importing torch.compile's own class takes a second.
+# Class name -> child that holds the network. Importing the class of torch.compile would take a second.
 _WRAPPERS = {"DataParallel": "module", "DistributedDataParallel": "module", "OptimizedModule": "_orig_mod"}
 
 
 def unwrap(network: nn.Module) -> nn.Module:
-    """The network inside DataParallel, DistributedDataParallel and torch.compile.
+    """Return the network inside DataParallel, DistributedDataParallel and torch.compile.
 
     Raises:
-        UnsupportedNetwork: It is not a network whose layers can be exchanged.
+        UnsupportedNetwork: It is not a network whose layers can be replaced.
     """
     if not isinstance(network, nn.Module):
-        raise UnsupportedNetwork(f"expected a torch.nn.Module, got a {type(network).__name__}; {_instead(network)}")
+        raise UnsupportedNetwork(f"Expected a torch.nn.Module, got a {type(network).__name__}. {_remedy(network)}")
     while (child := _wrapped(network)) is not None:
         network = child
     if any(isinstance(module, torch.jit.ScriptModule) for module in network.modules()):
         raise UnsupportedNetwork(
-            "TorchScript cannot be adapted, whole or in part: its layers are fixed; pass the Python network"
+            "TorchScript modules cannot be adapted because their layers are fixed. Pass the Python network."
         )
     for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
         if is_lazy(tensor):
-            raise UnsupportedNetwork(
-                f"{name!r} is not initialized (a lazy layer): run one batch through the network first"
-            )
+            raise UnsupportedNetwork(f"{name!r} is a lazy layer's. Run one batch through the network first.")
         if tensor.is_meta:
-            raise UnsupportedNetwork(f"{name!r} is on the meta device and holds no values: load the weights first")
+            raise UnsupportedNetwork(f"{name!r} is on the meta device and has no values. Load the weights first.")
     return network
 
 
-def _instead(given: object) -> str:
+def _remedy(given: object) -> str:
     if isinstance(given, Mapping):
-        return "that looks like weights: load them into the network first, network.load_state_dict(weights)"
-    if isinstance(given, type) or callable(given):
-        return "that looks like what makes a network: call it first"
-    return "build the network and load its weights first"
+        return "It looks like a state dict: load it first with network.load_state_dict(weights)."
+    if callable(given):
+        return "It looks like a function or class that makes a network: call it first."
+    return "Build the network and load its weights first."
 
 
 def linked_copy(network: nn.Module) -> nn.Module:
-    """A copy whose parameters are new objects on the same storage; buffers, which a forward may write to, are new."""
-    return _copied(network, parameter=_on_same_storage, replace={})
+    """Return a copy that shares the storage of parameters. Buffers, which a forward may write to, are copied."""
+    return _copy(network, _on_same_storage)
 
 
 def twin(network: nn.Module, replace: Mapping[nn.Module, nn.Module], private: bool = False) -> nn.Module:
-    """A copy with the very same parameters, or `private` ones, and some layers replaced wherever they are used."""
-    return _copied(network, parameter=_cloned if private else lambda p: p, replace=replace)
+    """Return a copy with some layers replaced, and the same parameters or, if `private`, copies of them."""
+    return _copy(network, _cloned if private else lambda p: p, replace)
 
 
 def independent_copy(network: nn.Module) -> nn.Module:
-    """A copy that shares nothing."""
-    return _copied(network, parameter=_cloned, replace={})
+    """Return a copy that shares nothing."""
+    return _copy(network, _cloned)
 
 
 def _cloned(p: nn.Parameter) -> nn.Parameter:
     return nn.Parameter(p.detach().clone(), requires_grad=False)
 
 
-def _copied(
+def _copy(
     network: nn.Module,
-    *,
     parameter: Callable[[nn.Parameter], nn.Parameter],
-    replace: Mapping[nn.Module, nn.Module],
+    replace: Mapping[nn.Module, nn.Module] = MappingProxyType({}),
 ) -> nn.Module:
-    # deepcopy takes what it finds in the memo instead of copying it: the one place where tensors are exchanged,
-    # layers replaced and wrappers removed, wherever the network refers to them.
+    # deepcopy uses what the memo holds instead of copying it. So the memo exchanges tensors, replaces layers and
+    # removes wrappers wherever the network refers to them.
     memo: dict[int, Any] = {id(old): new for old, new in replace.items()}
     modules = list(network.modules())
     with torch.inference_mode(False):
@@ -88,7 +85,7 @@ def _copied(
         memo |= rebound
         for hook in (f for module in modules for f in _functions(module)):
             if id(hook) not in memo and not _is_method_of_a_module(hook):
-                memo[id(hook)] = hook  # the user's own: the copy calls the same one
+                memo[id(hook)] = hook  # the copy calls the user's own hook
         try:
             for module in reversed(modules):
                 if (child := _wrapped(module)) is not None:
@@ -101,14 +98,14 @@ def _copied(
                     _fill_cells(function, rebound[id(function)], memo)
         except Exception as error:
             raise UnsupportedNetwork(
-                f"{type(network).__name__} cannot be copied, and adaptation works on a copy: {error}; "
-                "remove the attribute that cannot be deep-copied"
+                f"{type(network).__name__} cannot be copied, but adaptation works on a copy: {error}. "
+                "Remove the attribute that cannot be deep-copied."
             ) from error
     return result
 
 
 def _functions(module: nn.Module) -> Iterator[object]:
-    """Functions that a module holds: as attributes, and as hooks."""
+    """Yield the functions that a module holds as attributes or hooks."""
     for name, value in vars(module).items():
         if name.endswith("_hooks") and isinstance(value, dict):
             yield from value.values()
@@ -121,7 +118,7 @@ def _is_method_of_a_module(value: object) -> bool:
 
 
 def _holds_a_module(function: FunctionType) -> bool:
-    """Whether a function closes over a network: its copy must close over the copy."""
+    """Return whether a function closes over a module; its copy must close over the copy of that module."""
     return any(_is_of_a_module(cell) for cell in function.__closure__ or ())
 
 
@@ -146,13 +143,12 @@ def _fill_cells(function: FunctionType, fresh: FunctionType, memo: dict[int, Any
 
 
 def _on_same_storage(p: nn.Parameter) -> nn.Parameter:
-    # Tensors made in inference mode cannot take part in a backward pass; .data has a count of writes of its own.
-    data = p.clone() if p.is_inference() else p.data
-    return nn.Parameter(data, requires_grad=False)
+    # Inference tensors cannot take part in a backward pass. `.data` has its own version counter.
+    return nn.Parameter(p.clone() if p.is_inference() else p.data, requires_grad=False)
 
 
 def _other_tensors(module: nn.Module) -> Iterator[Tensor]:
-    """Buffers, and tensors kept as plain attributes, which deepcopy refuses when they have a gradient function."""
+    """Yield buffers and plain tensor attributes; deepcopy refuses those that have a gradient function."""
     yield from (buffer for buffer in module._buffers.values() if buffer is not None)
     yield from (value for value in vars(module).values() if isinstance(value, Tensor))
 
@@ -164,7 +160,7 @@ def _wrapped(module: nn.Module) -> nn.Module | None:
 
 
 class _Transparent(nn.Module):
-    """Keeps the place and the state-dict names of a wrapper inside a network, and calls what it wrapped."""
+    """Replace a wrapper inside a network, keeping its state dict names, and call what it wrapped."""
 
     def __init__(self, name: str, child: nn.Module) -> None:
         super().__init__()

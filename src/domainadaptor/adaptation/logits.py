@@ -1,4 +1,4 @@
-"""Logits out of whatever a network returns."""
+"""Extract logits from whatever a network returns."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,32 +10,32 @@ from domainadaptor.errors import UnsupportedNetwork
 
 OutputReader = Callable[[Any], Tensor]
 
-_REMEDY = "pass output=<a function from the network's output to its logits>"
+_REMEDY = "Pass output=<a function from the network's output to its logits>."
 
 
 def read_logits(output: object, reader: OutputReader | None, images: int) -> Tensor:
-    """The (N, K) logits in a tensor, a tuple, a dict or an object with `.logits`, or by the user's own function.
+    """Return the logits, (N, K), in a tensor, a tuple, a dict or an object with `.logits`, or by the user's function.
 
     Raises:
-        UnsupportedNetwork: There are none, or they do not have one row per image and two classes or more.
+        UnsupportedNetwork: There are no logits, or not one row per image and at least two classes.
     """
     logits = _find(output) if reader is None else reader(output)
     if not isinstance(logits, Tensor):
-        raise UnsupportedNetwork(f"expected logits, got {_kind(logits)} from the output function")
+        raise UnsupportedNetwork(f"Expected logits from the output function, got a {type(logits).__name__}.")
     if logits.ndim != 2 or logits.shape[0] != images or not logits.is_floating_point():
         raise UnsupportedNetwork(
-            f"expected logits of shape ({images}, classes), got {tuple(logits.shape)} {logits.dtype}; {_REMEDY}"
+            f"Expected logits of shape ({images}, classes), got {tuple(logits.shape)} {logits.dtype}. {_REMEDY}"
         )
     if logits.shape[1] < 2:
         raise UnsupportedNetwork(
-            "expected logits of two or more classes, got one; for a sigmoid head pass "
-            "output=lambda z: torch.cat([torch.zeros_like(z), z], 1)"
+            "Expected logits of two or more classes, got one. For a sigmoid head pass "
+            "output=lambda z: torch.cat([torch.zeros_like(z), z], 1)."
         )
     return logits
 
 
 def in_loss_precision(logits: Tensor) -> Tensor:
-    """Logits in at least float32, the precision in which losses are computed."""
+    """Return logits in at least float32, the precision in which losses are computed."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
@@ -56,12 +56,8 @@ def _find(output: object) -> Tensor:
         if len(tensors) == 1:
             return tensors[0]
         raise UnsupportedNetwork(
-            f"the network returned a dict without 'logits': {', '.join(map(str, output))}; {_REMEDY}"
+            f"The network returned a dict without 'logits': {', '.join(map(str, output))}. {_REMEDY}"
         )
     if isinstance(output, Sequence) and output and isinstance(output[0], Tensor):
         return output[0]
-    raise UnsupportedNetwork(f"no logits in what the network returned ({_kind(output)}); {_REMEDY}")
-
-
-def _kind(value: object) -> str:
-    return f"a {type(value).__name__}"
+    raise UnsupportedNetwork(f"The network returned a {type(output).__name__} without logits. {_REMEDY}")

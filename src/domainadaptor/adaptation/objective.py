@@ -1,4 +1,4 @@
-"""What an adaptor minimizes on a batch: a loss of its logits, or one that needs further passes of the network."""
+"""Objectives: what an adaptor minimizes on a batch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -15,28 +15,28 @@ from domainadaptor.augmentation.crops import random_views
 from domainadaptor.profiling import VIEWS, phase
 
 _PER_IMAGE = {"entropy": losses.entropy, "slr": losses.slr}
-_HEATED = {"gem-t": losses.gem_t, "gem-skd": losses.gem_skd}
+_WITH_TEMPERATURE = {"gem-t": losses.gem_t, "gem-skd": losses.gem_skd}
 
 
 class Objective(Stateful, ABC):
-    """An unsupervised loss of one batch, which may keep state between batches."""
+    """An unsupervised loss of one batch. It may keep state between batches."""
 
     idle = "there was nothing to learn from"  # why it returned None
-    uses_logits = True  # false: it runs passes of its own, and the logits carry no gradient
-    needs_features = False  # true: it calls `network.features`
+    uses_logits = True  # if false, it runs its own passes and the logits carry no gradient
+    needs_features = False  # whether it calls `network.features`
 
     @abstractmethod
     def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
         """Return the loss, a scalar in the graph; None if there is nothing to learn from.
 
         Args:
-            network: The network that adapts; calling it runs another pass and returns logits.
+            network: The adaptive network; calling it runs another pass and returns logits.
             images: The batch.
-            logits: What the network returned for it, in at least float32.
+            logits: The network's logits for the batch, in at least float32.
         """
 
     def after_step(self, network: AdaptiveNetwork, loss: Tensor) -> str | None:
-        """Do what follows a step; return a reason to go back to the source model, or None."""
+        """Run after a step; return a reason to reset to the source model, or None."""
         return None
 
 
@@ -47,24 +47,22 @@ class LogitLoss(Objective):
         self.per_image = per_image
 
     def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor:
-        """The mean over the batch."""
+        """Return the mean over the batch."""
         return self.per_image(logits).mean()
 
 
 class ViewsLoss(Objective):
-    """GEM-Aug: the hot prediction learns from the mean logits of random views of each image."""
+    """GEM-Aug: the softened prediction is distilled from the mean logits of random views."""
 
     def __init__(self, *, temperature: str | float, scale: float, views: int, seed: int) -> None:
-        self.temperature = temperature
-        self.scale = scale
-        self.views = views
+        self.temperature, self.scale, self.views = temperature, scale, views
         self._random = SeededGenerator(seed)
 
     def _parts(self) -> Sequence[Stateful]:
         return (self._random,)
 
     def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor:
-        """The mean over the batch; each call draws new views."""
+        """Return the mean over the batch. Each call draws new views."""
         with phase(VIEWS), torch.no_grad():
             views = random_views(images, self.views, self._random.generator)
             target = in_loss_precision(network(views)).unflatten(0, (self.views, -1)).mean(0).softmax(1)
@@ -73,34 +71,33 @@ class ViewsLoss(Objective):
 
 
 class Confident(Objective):
-    """Another objective, of only those images whose confidence in the first pass is above a threshold."""
+    """Restrict an objective to images whose confidence in the first pass is above a threshold."""
 
-    kept = ("_chosen",)
-    _chosen: Tensor | None = None
+    kept = ("_selected",)
+    _selected: Tensor | None = None
 
     def __init__(self, inner: Objective, threshold: float) -> None:
-        self.inner = inner
-        self.threshold = threshold
+        self.inner, self.threshold = inner, threshold
         self.idle = f"no image is predicted with a confidence above {threshold:g}"
 
     def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
-        """The other's loss; later steps on the same batch take the same images."""
-        if self._chosen is None:
-            self._chosen = (logits.detach().softmax(1).amax(1) > self.threshold).nonzero().flatten()
-        if len(self._chosen) == 0:
+        """Return the inner objective's loss. Later steps on the same batch use the same images."""
+        if self._selected is None:
+            self._selected = (logits.detach().softmax(1).amax(1) > self.threshold).nonzero().flatten()
+        if len(self._selected) == 0:
             return None
-        return self.inner(network, images[self._chosen], logits[self._chosen])
+        return self.inner(network, images[self._selected], logits[self._selected])
 
     def _parts(self) -> Sequence[Stateful]:
         return (self.inner,)
 
     def after_step(self, network: AdaptiveNetwork, loss: Tensor) -> str | None:
-        """Do what the inner objective does."""
+        """Run the inner objective's `after_step`."""
         return self.inner.after_step(network, loss)
 
     def end_batch(self) -> None:
-        """Forget the choice of images."""
-        self._chosen = None
+        """Drop the selection of images."""
+        self._selected = None
         super().end_batch()
 
 
@@ -113,6 +110,6 @@ def build_objective(loss: str, *, temperature: str | float, scale: float, views:
     """Return the objective of that name: a loss per image, a GEM loss, or "gem-aug"."""
     if loss in _PER_IMAGE:
         return LogitLoss(_PER_IMAGE[loss])
-    if loss in _HEATED:
-        return LogitLoss(partial(losses.heated, _HEATED[loss], temperature, scale))
+    if loss in _WITH_TEMPERATURE:
+        return LogitLoss(partial(losses.with_temperature, _WITH_TEMPERATURE[loss], temperature, scale))
     return ViewsLoss(temperature=temperature, scale=scale, views=views, seed=seed)

@@ -1,4 +1,4 @@
-"""A network as it was, for forwards that write to what they hold."""
+"""Undo what a forward writes to the network that it belongs to."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +8,11 @@ from torch import Tensor, nn
 
 from domainadaptor.norms.base import AdaptiveNorm
 
+_ABSENT = object()
+
 
 class Snapshot:
-    """Puts back every buffer and every attribute of the given networks that a forward wrote to, replaced or added."""
+    """Restore every buffer and attribute of networks that a forward wrote to, replaced or added."""
 
     def __init__(self, *networks: nn.Module) -> None:
         found = dict.fromkeys(module for network in networks for module in network.modules())
@@ -22,11 +24,11 @@ class Snapshot:
             if buffer is not None
         ]
         self._names = [(module, set(module._buffers)) for module in modules]
-        # torch's own layers keep nothing; looking at all of them would cost time.
-        self._attributes = [(module, _attributes(module)) for module in modules if _may_keep(module)]
+        # Layers of torch.nn write to no attributes; comparing all of them would take time.
+        self._attributes = [(m, dict(vars(m))) for m in modules if not type(m).__module__.startswith("torch.nn.")]
 
     def restore(self) -> None:
-        """Costs a comparison per tensor where nothing happened."""
+        """Restore what was written to; otherwise only compare versions and identities."""
         for at, (module, name, buffer, value, version) in enumerate(self._buffers):
             if module._buffers.get(name) is not buffer or buffer._version != version:
                 buffer.copy_(value)
@@ -44,10 +46,10 @@ class Snapshot:
 
 
 class ParameterGuard:
-    """Keeps a forward that writes to its own parameters away from the storage that they share with the user's network.
+    """Protect parameters that share storage with the user's network from a forward that writes to them.
 
-    Which parameters those are is found out on the first batch, with copies of all of them; they stay copies and are put
-    back after every batch, the others share storage again.
+    The first batch runs with copies of all parameters. Those that it wrote to stay copies and are restored after every
+    batch; the others share storage again.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -61,12 +63,12 @@ class ParameterGuard:
 
     @contextmanager
     def guarding(self) -> Iterator[None]:
-        """For the time of one batch."""
+        """Guard the parameters during one batch."""
         if self._written is not None:
             try:
                 yield
             finally:
-                self._put_back()
+                self._restore()
             return
         shared = [p.detach() for p in self._parameters]
         for parameter, value in zip(self._parameters, shared, strict=True):
@@ -82,19 +84,8 @@ class ParameterGuard:
                 else:
                     parameter.data = value
             self._written = written
-            self._put_back()
+            self._restore()
 
-    def _put_back(self) -> None:
+    def _restore(self) -> None:
         for parameter, value in self._written or ():
             parameter.data.copy_(value)
-
-
-_ABSENT = object()
-
-
-def _may_keep(module: nn.Module) -> bool:
-    return not type(module).__module__.startswith("torch.nn.")
-
-
-def _attributes(module: nn.Module) -> dict[str, object]:
-    return dict(vars(module))

@@ -6,14 +6,14 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, Learns, NormFactory, listed
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, Learns, NormFactory
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.objective import Objective
 from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.adaptation.result import Adaptation
 from domainadaptor.adaptation.state import LazyOptimizer, OptimizerFactory, Stateful
-from domainadaptor.errors import UnsupportedNetwork
+from domainadaptor.errors import UnsupportedNetwork, listed
 from domainadaptor.profiling import BACKWARD, FIRST, SECOND, UPDATE, phase
 
 

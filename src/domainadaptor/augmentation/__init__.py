@@ -1,1 +1,1 @@
-"""Augmentations of batches of images, on tensors."""
+"""Augmentations of batches of images."""

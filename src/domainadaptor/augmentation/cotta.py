@@ -1,6 +1,6 @@
-"""Views as CoTTA and RoTTA make them: color jitter, a small turn, a slight blur, a flip, a little noise.
+"""Views of CoTTA and RoTTA: color jitter, a small affine transform, blur, a flip and noise.
 
-One draw is made for a whole batch, as in their authors' programs; the noise alone differs from image to image.
+One draw is made for a whole batch, as in the authors' programs; only the noise differs between images.
 """
 
 import math
@@ -11,26 +11,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from domainadaptor.augmentation.crops import affine
+
 _GRAY = (0.2989, 0.587, 0.114)
 _NOISE = 0.005
-_KERNEL = 5  # of the blur, in pixels
+_KERNEL = 5  # size of the blur in pixels
 _MARGIN = _KERNEL // 2
 
 
 class Draw(NamedTuple):
-    """What one view does to a batch of pixels from 0 to 1."""
+    """The parameters of one view."""
 
     order: tuple[int, ...]  # of brightness, contrast, saturation, hue and gamma
     brightness: float
     contrast: float
     saturation: float
-    hue: float  # a share of a full turn
+    hue: float  # fraction of a full turn
     gamma: float
     angle: float  # degrees, clockwise
-    right: float  # a share of twice the width: the program moves the image after it doubled its sides
+    right: float  # fraction of twice the width: the program shifts the image after doubling its sides
     down: float
     scale: float
-    blur: float  # deviation in pixels
+    blur: float  # standard deviation in pixels
     flip: bool
 
 
@@ -49,7 +51,7 @@ _RANGES = {
 
 
 def draw(generator: torch.Generator) -> Draw:
-    """One draw."""
+    """Draw the parameters of a view."""
     order = tuple(torch.randperm(5, generator=generator, device="cpu").tolist())
     shares = torch.rand(len(_RANGES) + 1, generator=generator, dtype=torch.float64, device="cpu").tolist()
     values = {name: low + u * (high - low) for (name, (low, high)), u in zip(_RANGES.items(), shares[:-1], strict=True)}
@@ -57,38 +59,42 @@ def draw(generator: torch.Generator) -> Draw:
 
 
 def cotta_view(pixels: Tensor, generator: torch.Generator) -> Tensor:
-    """One random view of every image, (N, C, H, W)."""
+    """Return one random view of every image, (N, C, H, W). Pixels are from 0 to 1."""
     view = changed(pixels, draw(generator))
-    # Drawn in one precision on one device, so that every other gets the same noise.
+    # Drawn in float32 on the CPU, so that every precision and device gets the same noise.
     noise = torch.randn(pixels.shape, generator=generator, dtype=torch.float32, device="cpu")
     return (view + _NOISE * noise.to(view)).clamp(0, 1)
 
 
 def changed(pixels: Tensor, how: Draw) -> Tensor:
-    """A view without its noise."""
+    """Return a view without its noise."""
     view = pixels.clamp(0, 1)
     steps: tuple[Callable[[Tensor], Tensor], ...] = (
         lambda x: _blend(x, torch.zeros_like(x), how.brightness),
-        lambda x: _blend(x, gray(x).mean((1, 2, 3), keepdim=True), how.contrast),
-        lambda x: _blend(x, gray(x), how.saturation),
-        lambda x: turned_hue(x, how.hue),
+        lambda x: _blend(x, grayscale(x).mean((1, 2, 3), keepdim=True), how.contrast),
+        lambda x: _blend(x, grayscale(x), how.saturation),
+        lambda x: adjust_hue(x, how.hue),
         lambda x: x.pow(how.gamma),
     )
     for at in how.order:
         view = steps[at](view)
-    view = _blurred(_moved(view, how), how.blur)
+    # Rotated, shifted and scaled about the center, with a margin for the blur.
+    cos, sin = math.cos(math.radians(how.angle)) / how.scale, math.sin(math.radians(how.angle)) / how.scale
+    shift = how.right * 2 * view.shape[-1], how.down * 2 * view.shape[-2]
+    view = affine(view, [[cos, sin, 0], [-sin, cos, 0]], shift, margin=_MARGIN, padding="border")
+    view = _blur(view, how.blur)
     return view.flip(-1) if how.flip else view
 
 
-def gray(pixels: Tensor) -> Tensor:
-    """Brightness of every pixel, (N, 1, H, W); that of images that are not of three colors is their mean."""
+def grayscale(pixels: Tensor) -> Tensor:
+    """Return the brightness of every pixel, (N, 1, H, W); the mean if there are not three channels."""
     if pixels.shape[1] != 3:
         return pixels.mean(1, keepdim=True)
     return (pixels * pixels.new_tensor(_GRAY).view(3, 1, 1)).sum(1, keepdim=True)
 
 
-def turned_hue(pixels: Tensor, turn: float) -> Tensor:
-    """The color circle turned by a share of a full turn; images that are not of three colors stay."""
+def adjust_hue(pixels: Tensor, turn: float) -> Tensor:
+    """Rotate hues by a fraction of a full turn; nothing changes if there are not three channels."""
     if pixels.shape[1] != 3:
         return pixels
     red, green, blue = pixels.unbind(1)
@@ -111,20 +117,7 @@ def _blend(pixels: Tensor, other: Tensor, share: float) -> Tensor:
     return (share * pixels + (1 - share) * other).clamp(0, 1)
 
 
-def _moved(pixels: Tensor, how: Draw) -> Tensor:
-    """Turned, moved and scaled about the center, with a margin for the blur; beyond the edge is the edge's color."""
-    height, width = pixels.shape[-2:]
-    x = torch.arange(-_MARGIN, width + _MARGIN, device=pixels.device, dtype=pixels.dtype) - (width - 1) / 2
-    y = torch.arange(-_MARGIN, height + _MARGIN, device=pixels.device, dtype=pixels.dtype) - (height - 1) / 2
-    x, y = x - how.right * 2 * width, (y - how.down * 2 * height).unsqueeze(1)
-    cos, sin = math.cos(math.radians(how.angle)) / how.scale, math.sin(math.radians(how.angle)) / how.scale
-    grid = torch.stack([(cos * x + sin * y) * 2 / width, (cos * y - sin * x) * 2 / height], dim=-1)
-    return F.grid_sample(
-        pixels, grid.expand(len(pixels), -1, -1, -1), mode="bilinear", padding_mode="border", align_corners=False
-    )
-
-
-def _blurred(pixels: Tensor, deviation: float) -> Tensor:
+def _blur(pixels: Tensor, deviation: float) -> Tensor:
     weights = [math.exp(-0.5 * ((at - _MARGIN) / deviation) ** 2) for at in range(_KERNEL)]
     kernel = pixels.new_tensor([weight / sum(weights) for weight in weights])
     channels = pixels.shape[1]

@@ -1,4 +1,4 @@
-"""Pixels: a network's normalized input taken back to values from 0 to 1, where colors can be changed, and forth."""
+"""Pixels: convert between a network's normalized input and values from 0 to 1."""
 
 from collections.abc import Sequence
 from numbers import Real
@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from domainadaptor.augmentation.crops import memory_format
 from domainadaptor.errors import BadBatch, BadOption
 from domainadaptor.options import check_number
 
@@ -14,10 +15,10 @@ PerChannel = str | float | Sequence[float]
 
 
 class Pixels:
-    """How images were normalized, (pixel - mean) / std.
+    """The normalization of images, (pixel - mean) / std.
 
     Args:
-        mean: A number for each channel, one for all of them, or the numbers as text with commas.
+        mean: One number per channel, one for all of them, or comma-separated text.
         std: The same.
     """
 
@@ -29,43 +30,36 @@ class Pixels:
             check_number("std", value, low=0, above=True)
 
     def of(self, images: Tensor) -> Tensor:
-        """The pixels of images (N, C, H, W) in at least float32; 0 to 1 if the images were normalized so.
-
-        Raises:
-            BadBatch: They are no images, or have another number of channels.
-        """
+        """Return the pixels of images (N, C, H, W) in at least float32, or raise BadBatch."""
         if images.ndim != 4:
             raise BadBatch(
-                f"views are made of images of shape (N, C, H, W), got {tuple(images.shape)}; use another method"
+                f"Expected images of shape (N, C, H, W) to augment, got {tuple(images.shape)}. Use another method."
             )
         wrong = [len(numbers) for numbers in (self.mean, self.std) if len(numbers) not in (1, images.shape[1])]
         if wrong:
             raise BadBatch(
-                f"images of {images.shape[1]} channels, and {wrong[0]} numbers in mean or std; pass the mean and std "
-                "that the images were normalized with, a number for each channel or one for all"
+                f"The images have {images.shape[1]} channels, but mean or std has {wrong[0]} numbers. Pass the mean "
+                "and std of the images' normalization, one number per channel or one for all."
             )
         wide = images.to(torch.promote_types(images.dtype, torch.float32))
         mean, std = self._shaped(wide)
         return wide * std + mean
 
     def back(self, pixels: Tensor, like: Tensor) -> Tensor:
-        """Pixels as the network was trained to see them, in the precision and layout of `like`."""
+        """Normalize pixels, in the precision and memory format of `like`."""
         mean, std = self._shaped(pixels)
-        wide = like.is_contiguous(memory_format=torch.channels_last)
-        layout = torch.channels_last if wide else torch.contiguous_format
-        return ((pixels - mean) / std).to(like.dtype).contiguous(memory_format=layout)
+        return ((pixels - mean) / std).to(like.dtype).contiguous(memory_format=memory_format(like))
 
     def _shaped(self, like: Tensor) -> list[Tensor]:
         return [like.new_tensor(numbers).view(-1, 1, 1) for numbers in (self.mean, self.std)]
 
 
 def _numbers(option: str, given: PerChannel) -> tuple[float, ...]:
-    values: Sequence[float] = ()
+    words: Any = given.split(",") if isinstance(given, str) else [given] if isinstance(given, Real) else given
     try:
-        words: Any = given.split(",") if isinstance(given, str) else [given] if isinstance(given, Real) else given
-        values = [float(word) for word in words]
+        values = tuple(float(word) for word in words)
     except (TypeError, ValueError):
-        pass
+        values = ()
     if not values:
-        raise BadOption(f"{option}={given!r}: expected numbers, as 0.485,0.456,0.406, or one number")
-    return tuple(values)
+        raise BadOption(f"{option}={given!r}: expected one number, or one per channel as 0.485,0.456,0.406")
+    return values

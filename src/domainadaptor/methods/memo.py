@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, AdamW
 
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, listed
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.logits import finite, in_loss_precision
 from domainadaptor.adaptation.result import Adaptation
@@ -20,7 +20,7 @@ from domainadaptor.augmentation.augmix import augmix_views
 from domainadaptor.augmentation.crops import random_views
 from domainadaptor.augmentation.pixels import Pixels
 from domainadaptor.catalog import method
-from domainadaptor.errors import UnsupportedNetwork
+from domainadaptor.errors import UnsupportedNetwork, listed
 from domainadaptor.norms.mixed import MixedNorm
 from domainadaptor.options import Option
 
@@ -69,7 +69,7 @@ class _Memo(Adaptor):
         note = results[0].note if len(failed) == len(results) else results[-1].note
         if 0 < len(failed) < len(results):
             why = str(results[failed[0]].note).partition(";")[0]
-            note = f"{why}; the logits are the source model's for images {listed([str(at) for at in failed])}"
+            note = f"{why}; the logits are the source model's for images {listed(failed)}"
         losses = [result.loss_tensor for result in results if result.loss_tensor is not None]
         return Adaptation(
             torch.cat([result.logits for result in results]),

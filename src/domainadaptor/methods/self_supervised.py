@@ -12,9 +12,9 @@ from domainadaptor import option_types as t
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, NormFactory
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.copying import unwrap
-from domainadaptor.adaptation.features import find_head
 from domainadaptor.adaptation.logits import in_loss_precision
 from domainadaptor.adaptation.objective import Objective
+from domainadaptor.adaptation.predictor import find_head
 from domainadaptor.adaptation.state import SeededGenerator, Stateful
 from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.adaptation.trained_head import TrainedHead, trained_head

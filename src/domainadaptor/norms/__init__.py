@@ -1,1 +1,1 @@
-"""Stand-ins for batch norm layers at test time."""
+"""Norm layers that replace a network's own at test time."""

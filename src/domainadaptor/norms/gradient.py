@@ -1,4 +1,4 @@
-"""Normalization with the statistics of the batch, measured beforehand, and the gradient through them."""
+"""Batch normalization with given batch statistics, and the gradient through them."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ from domainadaptor.norms.moments import Moments
 
 
 def normalized(x: Tensor, scale: Tensor, shift: Tensor, batch: Moments, eps: float, factor: float) -> Tensor:
-    """The batch (N, C, ...) normalized with its own moments, whose dependence on it is part of the gradient.
+    """Normalize a batch (N, C, ...) with its own moments, with gradients through them.
 
-    Training kernels of batch normalization do the same but measure once more.
+    The training kernel of batch normalization would measure the moments again.
 
     Args:
         x: The batch.
-        scale: What each channel is multiplied with, (C,).
-        shift: What is added, (C,).
-        batch: The moments of that very batch.
-        eps: What is added to the variance.
-        factor: How many times larger than biased the variance is.
+        scale: Scale of each channel, (C,).
+        shift: Shift of each channel, (C,).
+        batch: The moments of `x`.
+        eps: Added to the variance.
+        factor: Ratio of the given variance to the biased one.
     """
     y: Tensor = _Normalized.apply(x, scale, shift, *batch, eps, factor)
     return y
@@ -39,11 +39,11 @@ class _Normalized(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, scale, mean, var = ctx.saved_tensors
-        # The kernel means the biased deviation: with that and a smaller scale it is the same function.
+        # The kernel expects the biased deviation; with that and a smaller scale the function is the same.
         root = ctx.factor**0.5
-        by_deviation = root * (var + ctx.eps).rsqrt()
+        inverse_deviation = root * (var + ctx.eps).rsqrt()
         wanted = ctx.needs_input_grad[:3]
         of_x, of_scale, of_shift = torch.ops.aten.native_batch_norm_backward(
-            gradients[0], x, scale / root, None, None, mean, by_deviation, True, ctx.eps, wanted
+            gradients[0], x, scale / root, None, None, mean, inverse_deviation, True, ctx.eps, wanted
         )
         return of_x if wanted[0] else None, of_scale / root if wanted[1] else None, of_shift, None, None, None, None

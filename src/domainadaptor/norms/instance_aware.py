@@ -1,4 +1,4 @@
-"""Instance-aware batch norm, which a network is trained with for NOTE. Gong et al., NeurIPS 2022."""
+"""Instance-aware batch normalization, with which networks are trained for NOTE. Gong et al., NeurIPS 2022."""
 
 import torch
 import torch.nn.functional as F
@@ -6,24 +6,24 @@ from torch import Tensor, nn
 
 from domainadaptor.errors import UnsupportedNetwork
 
-# By name, so that timm need not be imported.
-_EXCHANGED = ("torch.nn.modules.batchnorm.BatchNorm2d", "timm.layers.norm_act.BatchNormAct2d")
+# By name, so that timm is not imported.
+_REPLACED = ("torch.nn.modules.batchnorm.BatchNorm2d", "timm.layers.norm_act.BatchNormAct2d")
 _IMAGES = (nn.BatchNorm2d, nn.SyncBatchNorm)
 
 
 class InstanceAwareBatchNorm2d(nn.BatchNorm2d):
-    """Normalizes each image by the batch's statistics, moved toward its own where those are too far off.
+    """Normalize each image with batch statistics, corrected toward its own statistics where those differ too much.
 
-    "Too far" is more than `band` standard errors of an image's mean and variance under the batch's.
+    The correction starts at `band` standard errors of an image's mean and variance.
     """
 
     band = 4.0
 
     def forward(self, x: Tensor) -> Tensor:
-        """The normalized map; in train mode the running statistics are updated as batch norm does it."""
-        # An image of one pixel has no variance of its own.
+        """Normalize a batch; in train mode, update the running statistics as batch norm does."""
+        # An image of one pixel has no variance.
         out = self._normalized(x) if x.shape[2] * x.shape[3] > 1 else super().forward(x)
-        for after in self.children():  # timm's layers hold the activation that follows
+        for after in self.children():  # timm's layers contain the activation
             out = after(out)
         return out
 
@@ -51,10 +51,10 @@ class InstanceAwareBatchNorm2d(nn.BatchNorm2d):
 
 
 def corrected(x: Tensor, mean: Tensor, var: Tensor, eps: float, band: float) -> Tensor:
-    """Images of more than one pixel, normalized by these statistics, moved toward their own beyond the band."""
+    """Normalize images of more than one pixel, with statistics corrected toward their own beyond the band."""
     pixels = x.shape[2] * x.shape[3]
     own_var, own_mean = torch.var_mean(x, dim=(2, 3), unbiased=True)
-    # With eps, as in the authors' program: the slope of the root is infinite for a channel that is constant.
+    # With eps, as in the authors' program: the root has no finite slope at the zero variance of a constant channel.
     mean_error = ((var + eps) / pixels).sqrt()
     var_error = (var + eps) * (2 / (pixels - 1)) ** 0.5
     mean = mean + _beyond(own_mean - mean, band * mean_error)
@@ -64,27 +64,24 @@ def corrected(x: Tensor, mean: Tensor, var: Tensor, eps: float, band: float) -> 
 
 
 def make_instance_aware(network: nn.Module) -> None:
-    """Exchanges every BatchNorm2d of a network, and timm's with activation, for an instance-aware one.
+    """Make every BatchNorm2d of a network, and timm's with activation, instance-aware in place.
 
     Raises:
-        UnsupportedNetwork: There is none, or another kind of batch norm for images.
+        UnsupportedNetwork: There is none, or another kind of 2d batch norm.
     """
-    layers = [layer for layer in network.modules() if _name(layer) in _EXCHANGED]
+    layers = [
+        layer for layer in network.modules() if f"{type(layer).__module__}.{type(layer).__qualname__}" in _REPLACED
+    ]
     others = {type(m).__name__ for m in network.modules() if isinstance(m, _IMAGES) and m not in layers}
     if others or not layers:
         raise UnsupportedNetwork(
-            f"{type(network).__name__} cannot be made instance-aware: expected plain BatchNorm2d layers (or timm's "
-            f"BatchNormAct2d), got {', '.join(sorted(others)) or 'none'}; train it with --norm batch"
+            f"{type(network).__name__} cannot be made instance-aware: expected BatchNorm2d layers (or timm's "
+            f"BatchNormAct2d), got {', '.join(sorted(others)) or 'none'}. Train it with --norm batch."
         )
     for layer in layers:
-        # The class alone differs: references, hooks and names of the tensors stay.
-        layer.__class__ = InstanceAwareBatchNorm2d
-
-
-def _name(layer: nn.Module) -> str:
-    return f"{type(layer).__module__}.{type(layer).__qualname__}"
+        layer.__class__ = InstanceAwareBatchNorm2d  # keeps references, hooks and tensor names
 
 
 def _beyond(distance: Tensor, band: Tensor) -> Tensor:
-    """What of a distance lies beyond a band around zero."""
+    """Return the part of a distance beyond a band around zero."""
     return distance.sign() * F.relu(distance.abs() - band)

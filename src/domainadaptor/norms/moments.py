@@ -1,4 +1,4 @@
-"""Means and variances of activations: of each image, of the batch, of the source."""
+"""Means and variances of activations, per image and per batch."""
 
 import functools
 from collections.abc import Iterable, Iterator
@@ -8,33 +8,33 @@ import torch
 from torch import Tensor
 
 Variance = Literal["unbiased", "biased"]
-_ADDED = 256
+_MOST_ADDED = 256  # values that a kernel adds one after the other
 
 
 class Moments(NamedTuple):
-    """A mean and a variance per channel, perhaps of several images at once."""
+    """Means and variances per channel, of one or several images."""
 
     mean: Tensor  # (..., C)
     var: Tensor  # (..., C)
 
     def mix(self, other: "Moments", weight: Tensor | float) -> "Moments":
-        """The mixture weight * self + (1 - weight) * other."""
+        """Return weight * self + (1 - weight) * other."""
         return Moments(*(weight * mine + (1 - weight) * theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 def image_moments(x: Tensor) -> Moments:
-    """Mean and biased variance of each image and channel over space, (N, C) each."""
+    """Return mean and biased variance of each image and channel over space, (N, C) each."""
     if x.ndim < 3:
         mean = in_float32(x)
         return Moments(mean, torch.zeros_like(mean))
     if x.device.type != "cpu":
         var, mean = torch.var_mean(in_float32(x).flatten(2), dim=2, correction=0)
         return Moments(mean, var)
-    # torch.var_mean is ten times slower on a CPU. One image at a time is still in the cache when it is read again.
+    # torch.var_mean is ten times slower on CPUs. A single image still is in the processor cache when it is read again.
     last = x.movedim(1, -1)
     if not last.is_contiguous():
         return _stacked(_each(in_float32(image).flatten(1) for image in x))
-    # Channels lie side by side. The kernel adds row to row, which loses digits over many: several pixels make a row.
+    # Channels last. The kernel adds rows, and long sums lose digits, so that several pixels form a row.
     pixels = last[0].numel() // x.shape[1]
     groups = _groups(pixels)
     rows = last.reshape(len(x), pixels // groups, -1)
@@ -45,29 +45,24 @@ def image_moments(x: Tensor) -> Moments:
 
 @functools.cache
 def _groups(pixels: int) -> int:
-    """Into how many equal parts to divide pixels, so that few enough are added up one after the other."""
-    fitting = (groups for groups in range(1, pixels + 1) if pixels % groups == 0 and pixels // groups <= _ADDED)
+    """Return the least number of equal groups of pixels that are small enough to add up."""
+    fitting = (groups for groups in range(1, pixels + 1) if pixels % groups == 0 and pixels // groups <= _MOST_ADDED)
     return next(fitting, 1)
 
 
 def batch_moments(images: Moments) -> Moments:
-    """Mean and biased variance of the whole batch, derived from those of its images, (C,) each."""
+    """Return mean and biased variance of the batch from those of its images, (C,) each."""
     return _joined(images, dim=0)
 
 
 def _joined(parts: Moments, dim: int) -> Moments:
-    """The moments of equally many values each, as those of all of them."""
-    mean, spread = _moments(parts.mean, dim)
-    return Moments(mean, parts.var.mean(dim) + spread)
-
-
-def _moments(values: Tensor, dim: int) -> Moments:
-    mean = values.mean(dim, keepdim=True)
-    return Moments(mean.squeeze(dim), (values - mean).square_().mean(dim))
+    """Combine moments of parts with equally many values."""
+    mean = parts.mean.mean(dim, keepdim=True)
+    return Moments(mean.squeeze(dim), parts.var.mean(dim) + (parts.mean - mean).square_().mean(dim))
 
 
 def _each(images: Iterable[Tensor]) -> Iterator[Moments]:
-    """Of images (C, S), in one piece of memory: to ask the system for a new one takes longer than the sums."""
+    """Yield the moments of images (C, S), with one buffer: allocating takes longer than the sums."""
     distances = None
     for image in images:
         distances = torch.empty_like(image) if distances is None else distances
@@ -82,10 +77,10 @@ def _stacked(moments: Iterable[tuple[Tensor, Tensor]]) -> Moments:
 
 
 def unbiased_factor(count: int, variance: Variance) -> float:
-    """What turns a biased variance of `count` values into the chosen estimate; 1 where that is undefined."""
+    """Return the factor from the biased variance of `count` values to the chosen estimate; 1 if undefined."""
     return count / (count - 1) if variance == "unbiased" and count > 1 else 1.0
 
 
 def in_float32(x: Tensor) -> Tensor:
-    """The same values in at least float32: sums over half-precision activations lose digits otherwise."""
+    """Return values in at least float32; sums of half-precision activations lose digits."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

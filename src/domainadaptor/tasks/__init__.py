@@ -1,4 +1,4 @@
-"""Self-supervised tasks, one file each: images changed in a way that a head must tell from the features."""
+"""Self-supervised tasks, one per file: a head predicts from the features how images were transformed."""
 
 from abc import ABC, abstractmethod
 from typing import cast
@@ -10,19 +10,19 @@ from domainadaptor import registry
 
 
 class Task(nn.Module, ABC):
-    """A head on the network's features, and the puzzle that it solves."""
+    """A self-supervised task with its head on the network's features."""
 
-    weight: float = 1.0  # of its loss beside the classification's
+    weight: float = 1.0  # of its loss, relative to the classification loss
 
     @abstractmethod
     def examples(self, images: Tensor, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Changed images and how each was changed, as a class number."""
+        """Return transformed images and their labels."""
 
     @abstractmethod
     def forward(self, features: Tensor) -> Tensor:
-        """Logits of how each image was changed."""
+        """Return the logits of the transformations."""
 
 
 def make_task(name: str, width: int) -> Task:
-    """The task of that name, for features of that width."""
+    """Build a task by name, for features of a width."""
     return cast(Task, registry.find("domainadaptor.tasks", "task", name)(width))

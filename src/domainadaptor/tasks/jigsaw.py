@@ -1,4 +1,4 @@
-"""Jigsaw: in which order the nine tiles of an image were laid. Carlucci et al., CVPR 2019 (JiGen)."""
+"""Jigsaw: predict the order of an image's nine tiles. Carlucci et al., CVPR 2019 (JiGen)."""
 
 from functools import lru_cache
 from itertools import permutations
@@ -12,12 +12,12 @@ from domainadaptor.tasks import Task
 
 __all__ = ["jigsaw"]
 
-_TILES = 3  # on a side
-ORDERS = 31  # besides the image as it is
+_TILES = 3  # per side
+ORDERS = 31  # besides the original one
 
 
 class Jigsaw(Task):
-    """Nine tiles in one of 32 orders; a head with two hidden layers tells which. Order 0 is the image as it is."""
+    """Predict which of 32 orders the tiles of an image are in; order 0 is the original."""
 
     weight = 0.1
 
@@ -27,56 +27,52 @@ class Jigsaw(Task):
         self.head = nn.Sequential(*hidden, nn.Linear(width, ORDERS + 1))
 
     def examples(self, images: Tensor, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Shuffled images, and the number of the order."""
+        """Return shuffled images and the index of each order."""
         orders = torch.randint(ORDERS + 1, (len(images),), generator=draw, device="cpu")
-        return shuffled(images, tile_orders()[orders]), orders.to(images.device)
+        return shuffle_tiles(images, tile_orders()[orders]), orders.to(images.device)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Logits of the 32 orders."""
+        """Return the logits of the 32 orders."""
         return self.head(features)  # type: ignore[no-any-return]
 
 
-def shuffled(images: Tensor, orders: Tensor) -> Tensor:
-    """Images whose tile at place i is the tile orders[:, i]; far edges that do not divide by three are filled up.
-
-    Raises:
-        BadBatch: They are no images, or smaller than three pixels.
-    """
+def shuffle_tiles(images: Tensor, orders: Tensor) -> Tensor:
+    """Put tile orders[:, i] at position i. Pixels beyond a multiple of three are filled by replication."""
     if images.ndim != 4:
-        raise BadBatch(f"jigsaw needs images of shape (N, C, H, W), got {tuple(images.shape)}")
+        raise BadBatch(f"Jigsaw needs images of shape (N, C, H, W), got {tuple(images.shape)}.")
     n, channels, height, width = images.shape
     if min(height, width) < _TILES:
-        raise BadBatch(f"jigsaw needs images of at least 3x3 pixels, got {height}x{width}")
+        raise BadBatch(f"Jigsaw needs images of at least 3x3 pixels, got {height}x{width}.")
     high, wide = height // _TILES, width // _TILES
     tiles = images[:, :, : high * _TILES, : wide * _TILES]
-    tiles = tiles.reshape(n, channels, _TILES, high, _TILES, wide).permute(0, 2, 4, 1, 3, 5)
-    tiles = tiles.reshape(n, _TILES**2, channels, high, wide)
+    tiles = tiles.reshape(n, channels, _TILES, high, _TILES, wide).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
     tiles = tiles[torch.arange(n, device=images.device)[:, None], orders.to(images.device)]
-    tiles = tiles.reshape(n, _TILES, _TILES, channels, high, wide).permute(0, 3, 1, 4, 2, 5)
+    tiles = tiles.unflatten(1, (_TILES, _TILES)).permute(0, 3, 1, 4, 2, 5)
     tiles = tiles.reshape(n, channels, high * _TILES, wide * _TILES)
-    # Networks for one size only would not take a smaller image.
+    # Some networks accept one image size only.
     return F.pad(tiles, (0, width - wide * _TILES, 0, height - high * _TILES), mode="replicate")
 
 
 @lru_cache(maxsize=1)
 def tile_orders() -> Tensor:
-    """Return the orders, (32, 9): the first leaves all tiles in place, each next one is far from those before it.
+    """Return the orders, (32, 9): the original, then each time the one farthest from all before.
 
-    "Far" is the number of tiles that lie elsewhere: first to the nearest order chosen so far, then on average.
+    The distance is the number of tiles that differ: to the nearest order first, on average second.
     """
-    everything = torch.tensor(list(permutations(range(_TILES**2))), dtype=torch.int8, device="cpu")
-    chosen = [0]
-    nearest = torch.full((len(everything),), _TILES**2, device="cpu")
-    total = torch.zeros_like(nearest)
-    while len(chosen) <= ORDERS:
-        distance = (everything != everything[chosen[-1]]).sum(1)
-        nearest = torch.minimum(nearest, distance)
-        total += distance
-        rank = nearest * (ORDERS + 1) * _TILES**2 + total
-        chosen.append(int((rank == rank.max()).nonzero()[-1]))  # the last of equals
-    return everything[chosen].long()
+    with torch.device("cpu"), torch.inference_mode(False):
+        every = torch.tensor(list(permutations(range(_TILES**2))), dtype=torch.uint8).T.contiguous()
+        chosen = [0]
+        nearest = torch.full((every.shape[1],), _TILES**2)
+        total = torch.zeros_like(nearest)
+        while len(chosen) <= ORDERS:
+            distance = (every != every[:, chosen[-1:]]).sum(0)
+            nearest = torch.minimum(nearest, distance)
+            total += distance
+            rank = nearest * _TILES**2 * (ORDERS + 1) + total
+            chosen.append(int((rank == rank.max()).nonzero()[-1]))  # the last of equals
+        return every[:, chosen].T.long()
 
 
 def jigsaw(width: int) -> Task:
-    """In which order the nine tiles of an image were laid."""
+    """Predict the order of an image's nine tiles."""
     return Jigsaw(width)

@@ -1,12 +1,12 @@
-"""A learned loss on logits, which ARM trains and adapts with. Zhang et al., NeurIPS 2021."""
+"""LearnedLoss: the loss with which ARM trains and adapts. Zhang et al., NeurIPS 2021."""
 
 from torch import Tensor, nn
 
-__all__: list[str] = []  # no puzzle: it has no examples of its own
+__all__: list[str] = []  # not a task: it has no examples
 
 
 class LearnedLoss(nn.Module):
-    """A small network from an image's logits to a number; the loss is the norm of all images' numbers."""
+    """A small network that maps the logits of each image to a number; the loss is the norm of all numbers."""
 
     def __init__(self, classes: int, hidden: int = 32) -> None:
         super().__init__()
@@ -18,5 +18,5 @@ class LearnedLoss(nn.Module):
         )
 
     def forward(self, logits: Tensor) -> Tensor:
-        """One number for the whole batch."""
+        """Return one number for the batch."""
         return self.layers(logits).norm()  # type: ignore[no-any-return]

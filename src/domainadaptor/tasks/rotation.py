@@ -1,4 +1,4 @@
-"""Rotation: by which quarter turn an image was rotated. Gidaris et al., ICLR 2018; Sun et al., ICML 2020."""
+"""Rotation: predict how far an image was rotated. Gidaris et al., ICLR 2018; Sun et al., ICML 2020."""
 
 import torch
 from torch import Tensor, nn
@@ -10,30 +10,26 @@ __all__ = ["rotation"]
 
 
 class Rotation(Task):
-    """Each image is turned by 0, 90, 180 or 270 degrees, drawn for itself; a linear head tells which."""
+    """Predict whether each image is rotated by 0, 90, 180 or 270 degrees."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.head = nn.Linear(width, 4, bias=False)
 
     def examples(self, images: Tensor, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Turned images, and the number of quarter turns."""
+        """Return rotated images and their numbers of quarter turns."""
         turns = torch.randint(4, (len(images),), generator=draw, device="cpu")
-        return rotated(images, turns), turns.to(images.device)
+        return rotate(images, turns), turns.to(images.device)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Logits of the four turns."""
+        """Return the logits of the four rotations."""
         return self.head(features)  # type: ignore[no-any-return]
 
 
-def rotated(images: Tensor, turns: Tensor) -> Tensor:
-    """Each image by its own number of quarter turns.
-
-    Raises:
-        BadBatch: The images are not square, so that a turned one would have another shape.
-    """
+def rotate(images: Tensor, turns: Tensor) -> Tensor:
+    """Rotate each square image by its number of quarter turns."""
     if images.ndim != 4 or images.shape[2] != images.shape[3]:
-        raise BadBatch(f"rotation needs square images of shape (N, C, S, S), got {tuple(images.shape)}; crop them")
+        raise BadBatch(f"Rotation needs square images of shape (N, C, S, S), got {tuple(images.shape)}. Crop them.")
     result = images.clone()
     for turn in (1, 2, 3):
         chosen = (turns == turn).to(images.device)
@@ -42,5 +38,5 @@ def rotated(images: Tensor, turns: Tensor) -> Tensor:
 
 
 def rotation(width: int) -> Task:
-    """By which quarter turn an image was rotated."""
+    """Predict by how many quarter turns an image was rotated."""
     return Rotation(width)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from domainadaptor.augmentation.cotta import gray
+from domainadaptor.augmentation.cotta import grayscale
 
 _SCALE = (0.8, 1.0)  # share of the area that a crop keeps
 _RATIO = (3 / 4, 4 / 3)
@@ -86,12 +86,12 @@ def adjust_brightness(images: Tensor, factor: Tensor) -> Tensor:
 
 def adjust_contrast(images: Tensor, factor: Tensor) -> Tensor:
     """Blend with the mean gray value of the image."""
-    return _blend(images, gray(images).mean((2, 3), keepdim=True).expand_as(images), factor)
+    return _blend(images, grayscale(images).mean((2, 3), keepdim=True).expand_as(images), factor)
 
 
 def adjust_saturation(images: Tensor, factor: Tensor) -> Tensor:
     """Blend with the gray image."""
-    return _blend(images, gray(images).expand_as(images), factor)
+    return _blend(images, grayscale(images).expand_as(images), factor)
 
 
 def adjust_hue(images: Tensor, turn: Tensor) -> Tensor:
