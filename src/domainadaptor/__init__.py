@@ -24,19 +24,25 @@ if TYPE_CHECKING:
     from domainadaptor.adaptation.adapt import adapt as adapt
     from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork as AdaptiveNetwork
     from domainadaptor.adaptation.adaptor import Adaptor as Adaptor
+    from domainadaptor.adaptation.ema import EmaPrediction as EmaPrediction
+    from domainadaptor.adaptation.ema import update_ema as update_ema
     from domainadaptor.adaptation.guard import CollapseGuard as CollapseGuard
     from domainadaptor.adaptation.logits import OutputReader as OutputReader
+    from domainadaptor.adaptation.logits import finite as finite
+    from domainadaptor.adaptation.logits import in_loss_precision as in_loss_precision
     from domainadaptor.adaptation.losses import entropy as entropy
     from domainadaptor.adaptation.objective import LogitLoss as LogitLoss
     from domainadaptor.adaptation.objective import Objective as Objective
     from domainadaptor.adaptation.predict import predict as predict
     from domainadaptor.adaptation.predictor import Predictor as Predictor
     from domainadaptor.adaptation.result import Adaptation as Adaptation
+    from domainadaptor.adaptation.state import LazyOptimizer as LazyOptimizer
     from domainadaptor.adaptation.state import SeededGenerator as SeededGenerator
     from domainadaptor.adaptation.state import Stateful as Stateful
     from domainadaptor.adaptation.state import make_optimizer as make_optimizer
     from domainadaptor.adaptation.step import StepAdaptor as StepAdaptor
     from domainadaptor.adaptation.step import gradient_step as gradient_step
+    from domainadaptor.augmentation.crops import random_views as random_views
     from domainadaptor.norms.mixed import MixedNorm as MixedNorm
     from domainadaptor.norms.mixed import batch_only as batch_only
 
@@ -47,6 +53,8 @@ _LAZY = {
     "AdaptiveNetwork": "adaptation.adaptive_network",
     "Adaptor": "adaptation.adaptor",
     "CollapseGuard": "adaptation.guard",
+    "EmaPrediction": "adaptation.ema",
+    "LazyOptimizer": "adaptation.state",
     "LogitLoss": "adaptation.objective",
     "MixedNorm": "norms.mixed",
     "Objective": "adaptation.objective",
@@ -58,9 +66,13 @@ _LAZY = {
     "adapt": "adaptation.adapt",
     "batch_only": "norms.mixed",
     "entropy": "adaptation.losses",
+    "finite": "adaptation.logits",
     "gradient_step": "adaptation.step",
+    "in_loss_precision": "adaptation.logits",
     "make_optimizer": "adaptation.state",
     "predict": "adaptation.predict",
+    "random_views": "augmentation.crops",
+    "update_ema": "adaptation.ema",
 }
 
 __all__ = [

@@ -24,8 +24,8 @@ CORE = {
     "augmentation": {"errors", "options"},
     "adaptation": {"errors", "options", "registry", "catalog", "profiling", "norms", "augmentation"},
     "tasks": {"errors", "registry", "domainadaptor"},
-    "methods": {"errors", "options", "option_types", "catalog", "norms", "augmentation", "adaptation", "tasks"},
-    "__init__": {"options", "errors", "catalog", "adaptation", "norms"},
+    "methods": {"domainadaptor", "errors", "options", "option_types", "norms", "augmentation", "adaptation", "tasks"},
+    "__init__": {"options", "errors", "catalog", "adaptation", "augmentation", "norms"},
 }
 
 # The lab: a room looks into the core, and into these rooms of the lab.

@@ -4,11 +4,8 @@ from functools import partial
 
 from torch import nn
 
+from domainadaptor import Adaptor, StepAdaptor, batch_only, method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.catalog import method
-from domainadaptor.norms.mixed import batch_only
 
 __all__ = ["adabn"]
 

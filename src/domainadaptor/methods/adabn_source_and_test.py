@@ -7,44 +7,39 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+import domainadaptor as da
+from domainadaptor import method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.batch import checked_batch
-from domainadaptor.adaptation.logits import finite
 from domainadaptor.adaptation.predict import images_of
-from domainadaptor.adaptation.result import Adaptation
-from domainadaptor.catalog import method
-from domainadaptor.errors import BadBatch, BadOption
-from domainadaptor.norms.mixed import MixedNorm, batch_only
 from domainadaptor.norms.moments import in_float32, unbiased_factor
 
 __all__ = ["adabn_source_and_test"]
 
 
 class _Pool:
-    """A forward pre-hook that measures all values a layer is given."""
+    """A forward pre-hook that accumulates mean and variance of a layer's input."""
 
     def __init__(self, channels: int) -> None:
         self.count = 0
         self.mean = torch.zeros(channels, dtype=torch.float64, device="cpu")
-        self.squares = torch.zeros_like(self.mean)  # of distances from the mean
+        self.squares = torch.zeros_like(self.mean)  # summed squared distances from the mean
 
     def __call__(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        """Merge the moments of two sets of values: sums of squares of large numbers would lose their difference."""
+        """Add a batch by merging moments; sums of squares of large numbers would lose digits."""
         x = inputs[0].detach()
         count = x.numel() // x.shape[1]
         moments = torch.var_mean(in_float32(x), dim=[0, *range(2, x.ndim)], correction=0)
         var, mean = (moment.cpu().double() for moment in moments)
-        total, way = self.count + count, mean - self.mean
-        self.squares += count * var + way.square() * (self.count * count / total)
-        self.mean += way * (count / total)
+        total, delta = self.count + count, mean - self.mean
+        self.squares += count * var + delta.square() * (self.count * count / total)
+        self.mean += delta * (count / total)
         self.count = total
 
 
 @final
-class PooledAdaptor(Adaptor):
-    """Measure the statistics of all given images once, when it is built, and predict with them."""
+class PooledAdaptor(da.Adaptor):
+    """Measure the statistics of all given images when it is built, and predict with them."""
 
     def __init__(
         self, network: nn.Module, images: Mapping[str, Iterable[Any]], variance: t.Variance, batch_size: int
@@ -55,34 +50,34 @@ class PooledAdaptor(Adaptor):
         self._batch_size = batch_size
         self._rebuild()
 
-    def _build(self) -> AdaptiveNetwork:
-        # Other weights, or another precision, have other statistics: hence images that can be iterated again.
-        main = self._adaptive(norm=batch_only, learns="nothing")
+    def _build(self) -> da.AdaptiveNetwork:
+        # Other weights or another precision have other statistics, so the images are iterated again.
+        main = self._adaptive(norm=da.batch_only, learns="nothing")
         pools = {name: _Pool(len(norm.source_mean)) for name, norm in main.norms.items()}
         hooks = [norm.register_forward_pre_hook(pools[name]) for name, norm in main.norms.items()]
         with torch.no_grad(), self._guard.guarding():
             for images in chain.from_iterable(map(self._batches_of, self._images)):
-                main.network(images.clone())  # whatever it returns
+                main.network(images.clone())
                 main.end_batch()
         for hook in hooks:
             hook.remove()
         for name, norm in main.norms.items():
-            assert isinstance(norm, MixedNorm)
+            assert isinstance(norm, da.MixedNorm)
             self._fix(name, norm, pools[name])
         return main
 
-    def _fix(self, name: str, norm: MixedNorm, pool: _Pool) -> None:
-        """Use the pooled statistics from now on; a layer that saw fewer than two values keeps its source's."""
+    def _fix(self, name: str, norm: da.MixedNorm, pool: _Pool) -> None:
+        """Use the pooled statistics; a layer that saw fewer than two values keeps the source statistics."""
         norm.rule = 1
         norm.used = pool.count > 0
         if pool.count > 1:
             norm.source_mean.copy_(pool.mean)
             norm.source_var.copy_(pool.squares / pool.count * unbiased_factor(pool.count, self._variance))
-        if not finite(norm.source_mean, norm.source_var):
-            raise BadBatch(f"The statistics of these images are not finite at layer {name!r}. Are they normalized?")
+        if not da.finite(norm.source_mean, norm.source_var):
+            raise da.BadBatch(f"The statistics of these images are not finite at layer {name!r}. Are they normalized?")
 
     def _batches_of(self, option: str) -> Iterator[Tensor]:
-        """The images of an option in batches, where and as the network is."""
+        """Yield the images of an option in batches, on the network's device and in its precision."""
         given = self._images[option]
         weights = [p for p in self.source.parameters() if p.is_floating_point()]
         seen = False
@@ -93,12 +88,12 @@ class PooledAdaptor(Adaptor):
                 seen = True
                 yield checked_batch(images, weights)
         if not seen:
-            raise BadOption(f"{option} holds no images")
+            raise da.BadOption(f"{option}: expected images, got none")
 
-    def _learn(self, images: Tensor) -> Adaptation:
+    def _learn(self, images: Tensor) -> da.Adaptation:
         with torch.no_grad():
             logits = self._main(images)
-        return Adaptation(logits, logits.clone())
+        return da.Adaptation(logits, logits.clone())
 
 
 @method(
@@ -115,7 +110,7 @@ def adabn_source_and_test(
     target_images: t.Images = None,
     variance: t.Variance = "unbiased",
     batch_size: t.Count = 64,
-) -> Adaptor:
+) -> da.Adaptor:
     """Measure statistics once, on all source and test images.
 
     One pass over each: batches are normalized by themselves on the way, as in training, and all values that a layer
@@ -132,14 +127,14 @@ def adabn_source_and_test(
     given = {option: value for option, value in images.items() if value is not None}
     for option, value in images.items():
         if value is None:
-            raise BadOption(
-                f"this method measures source and test images together, and has no {option}: pass {option}= a tensor "
-                "of images, a list of batches or a DataLoader (on the command line --source-images DIR for predict, "
-                "--source DOMAIN for evaluate, and the test images are those to predict); adabn needs neither"
+            raise da.BadOption(
+                f"this method measures source and test images together: pass {option}= a tensor of images, a list of "
+                "batches or a DataLoader (on the command line --source-images DIR for predict, --source DOMAIN for "
+                "evaluate; the test images are those to predict), or use adabn, which needs neither"
             )
         if isinstance(value, Iterator) or not isinstance(value, Iterable):
-            raise BadOption(
+            raise da.BadOption(
                 f"{option} is a {type(value).__name__}: expected a tensor, a list of batches or a DataLoader, which "
-                "can be gone through more than once"
+                "can be iterated repeatedly"
             )
     return PooledAdaptor(network, given, variance, batch_size)

@@ -7,13 +7,9 @@ from typing import Any
 from torch import nn
 from torch.optim import SGD
 
+from domainadaptor import Adaptor, BadOption, MixedNorm, StepAdaptor, method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.objective import build_objective, of_confident
-from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.catalog import method
-from domainadaptor.errors import BadOption
-from domainadaptor.norms.mixed import MixedNorm
 from domainadaptor.options import defaults_of
 
 __all__ = ["adamixbn"]

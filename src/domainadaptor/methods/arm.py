@@ -6,37 +6,27 @@ from functools import partial
 from torch import Tensor, nn
 from torch.optim import SGD
 
+from domainadaptor import AdaptiveNetwork, Adaptor, BadOption, Objective, StepAdaptor, batch_only, method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.objective import Objective
-from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.adaptation.trained_head import TrainedHead, trained_head
-from domainadaptor.catalog import method
-from domainadaptor.errors import BadOption
-from domainadaptor.norms.mixed import batch_only
 from domainadaptor.tasks.learned_loss import LearnedLoss
 
 __all__ = ["arm"]
 
 
 class Learned(Objective):
-    """What a small trained network says of the batch's logits."""
+    """A loss computed from the logits by a trained network."""
 
     def __init__(self, head: TrainedHead, classes: int) -> None:
         self.head = head
         self.classes = classes
 
     def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor:
-        """One number.
-
-        Raises:
-            BadOption: It was trained for another number of classes.
-        """
+        """Return the loss, or raise BadOption if it was trained for another number of classes."""
         if logits.shape[1] != self.classes:
             raise BadOption(
-                f"learned_loss was trained for {self.classes} classes, and the network predicts {logits.shape[1]}; "
-                "pass the one that was trained with the network"
+                f"learned_loss was trained for {self.classes} classes, but the network predicts {logits.shape[1]}; "
+                "pass the loss that was trained with the network"
             )
         return self.head(logits)
 
@@ -92,7 +82,7 @@ def arm(
 
 
 def _classes(given: object) -> int:
-    """How many classes a learned loss is for; of one that is none, any number, which will not fit."""
+    """Return the number of classes of a learned loss; 2 if it is none, which will not fit."""
     tensors = given.state_dict() if isinstance(given, nn.Module) else given
     first = tensors.get("layers.0.weight") if isinstance(tensors, Mapping) else None
     return int(first.shape[1]) if isinstance(first, Tensor) and first.ndim == 2 else 2

@@ -7,25 +7,18 @@ from typing import Literal, final
 import torch
 from torch import Tensor, nn
 
+import domainadaptor as da
+from domainadaptor import method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.ema import update_ema
-from domainadaptor.adaptation.logits import finite, in_loss_precision
-from domainadaptor.adaptation.result import Adaptation
-from domainadaptor.adaptation.state import LazyOptimizer, OptimizerFactory, SeededGenerator, Stateful, make_optimizer
-from domainadaptor.adaptation.step import gradient_step
 from domainadaptor.augmentation.cotta import cotta_view
 from domainadaptor.augmentation.pixels import Pixels
-from domainadaptor.catalog import method
-from domainadaptor.norms.mixed import batch_only
 
 __all__ = ["cotta"]
 
 
 @final
-class _Cotta(Adaptor):
-    """The teacher predicts, the student learns from it, the anchor (the source model) decides when views are needed."""
+class _Cotta(da.Adaptor):
+    """A student learns from a teacher. The anchor, which never learns, decides when the teacher averages over views."""
 
     def __init__(
         self,
@@ -33,7 +26,7 @@ class _Cotta(Adaptor):
         *,
         variance: t.Variance,
         symmetric: bool,
-        optimizer: OptimizerFactory,
+        optimizer: da.LazyOptimizer,
         ema: float,
         rst: float,
         ap: float,
@@ -44,51 +37,48 @@ class _Cotta(Adaptor):
         predict: str,
     ) -> None:
         super().__init__(network, reset_every=reset_every)
-        self._norm = partial(batch_only, variance=variance)
-        self._symmetric = symmetric
-        self._optimizer = LazyOptimizer(optimizer)
-        self._random = SeededGenerator(seed)
-        self._ema, self._rst, self._ap, self._views = ema, rst, ap, views
-        self._pixels = pixels
+        self._norm = partial(da.batch_only, variance=variance)
+        self._symmetric, self._optimizer, self._random = symmetric, optimizer, da.SeededGenerator(seed)
+        self._ema, self._rst, self._ap, self._views, self._pixels = ema, rst, ap, views, pixels
         self._predict_after = predict == "after"
         self._rebuild()
 
-    def _build(self) -> AdaptiveNetwork:
+    def _build(self) -> da.AdaptiveNetwork:
         build = partial(self._adaptive, norm=self._norm, others=True)
         self._student, self._anchor = build(learns="all"), build(learns="nothing")
         return build(learns="all")
 
-    def _parts(self) -> Sequence[Stateful]:
+    def _parts(self) -> Sequence[da.Stateful]:
         return self._student, self._anchor, self._optimizer, self._random
 
-    def _learn(self, images: Tensor) -> Adaptation:
+    def _learn(self, images: Tensor) -> da.Adaptation:
         with torch.no_grad():
             before = self._main(images)
         alpha, note = self._main.alphas(), self._main.single_note()
-        answer = self._taught(images, before)
-        loss = self._consistency(in_loss_precision(self._student(images)), in_loss_precision(answer))
+        logits = self._average_over_views(images, before)
+        loss = self._consistency(da.in_loss_precision(self._student(images)), da.in_loss_precision(logits))
         parameters = list(self._student.learnable().values())
-        if (why := gradient_step(loss, parameters, self._optimizer, before)) is not None:
-            return self._fall_back(images, before if finite(before) else None, why)
-        update_ema(self._main, self._student, 1 - self._ema)
+        if (why := da.gradient_step(loss, parameters, self._optimizer, before)) is not None:
+            return self._fall_back(images, before if da.finite(before) else None, why)
+        da.update_ema(self._main, self._student, 1 - self._ema)
         self._restore_some()
         if self._predict_after:
             with torch.no_grad():
-                answer = self._main(images)
-        return Adaptation(answer.detach(), before.detach(), loss.detach(), alpha, note)
+                logits = self._main(images)
+        return da.Adaptation(logits.detach(), before.detach(), loss.detach(), alpha, note)
 
-    def _taught(self, images: Tensor, plain: Tensor) -> Tensor:
+    def _average_over_views(self, images: Tensor, plain: Tensor) -> Tensor:
         """Return the teacher's logits, averaged over views if the anchor is not confident."""
         with torch.no_grad():
-            anchor = in_loss_precision(self._anchor(images))
+            anchor = da.in_loss_precision(self._anchor(images))
         if float(anchor.softmax(1).amax(1).mean()) >= self._ap:
             return plain
         pixels = self._pixels.of(images)
-        total = torch.zeros_like(in_loss_precision(plain))
+        total = torch.zeros_like(da.in_loss_precision(plain))
         with torch.no_grad():
             for _ in range(self._views):
                 view = self._pixels.back(cotta_view(pixels, self._random.generator), images)
-                total += in_loss_precision(self._main(view))
+                total += da.in_loss_precision(self._main(view))
         return (total / self._views).to(plain.dtype)
 
     def _consistency(self, student: Tensor, teacher: Tensor) -> Tensor:
@@ -127,7 +117,7 @@ def cotta(
     mean: t.Mean = t.IMAGENET_MEAN,
     std: t.Std = t.IMAGENET_STD,
     seed: t.Seed = 0,
-) -> Adaptor:
+) -> da.Adaptor:
     """Train a student on an averaged teacher's many views.
 
     Args:
@@ -146,7 +136,7 @@ def cotta(
         network,
         variance=variance,
         symmetric=consistency == "symmetric",
-        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
+        optimizer=da.LazyOptimizer(da.make_optimizer(optimizer, lr=lr, momentum=momentum)),
         ema=ema,
         rst=rst,
         ap=ap,

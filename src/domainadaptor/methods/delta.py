@@ -9,15 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import domainadaptor as da
+from domainadaptor import method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.ema import EmaPrediction
-from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.objective import Objective
-from domainadaptor.adaptation.state import Stateful, make_optimizer
-from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.catalog import method
 from domainadaptor.norms.batch import AdaptiveBatchNorm, Use
 from domainadaptor.norms.moments import Moments, batch_moments, image_moments, in_float32
 from domainadaptor.norms.recognize import SourceNorm
@@ -38,7 +32,7 @@ def delta(
     steps: t.Steps = 1,
     reset_every: t.ResetEvery = None,
     predict: t.Predict = "before",
-) -> Adaptor:
+) -> da.Adaptor:
     """Running test statistics; rare classes weigh more.
 
     Args:
@@ -48,11 +42,11 @@ def delta(
         keep: Weight of the running statistics when a batch is added; 0 uses the last batch alone.
         balance: Weight of the running mean prediction, whose inverse weighs the classes; 1 weighs all alike.
     """
-    return StepAdaptor(
+    return da.StepAdaptor(
         network,
         norm=partial(RenormalizedNorm, keep=keep),
         objective=_Balanced(loss, balance),
-        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
+        optimizer=da.make_optimizer(optimizer, lr=lr, momentum=momentum),
         steps=steps,
         reset_every=reset_every,
         predict=predict,
@@ -61,10 +55,10 @@ def delta(
 
 @final
 class RenormalizedNorm(AdaptiveBatchNorm):
-    """Normalize with moving averages of mean and deviation, with the gradient of plain batch normalization.
+    """Normalize with moving averages of mean and deviation, with the gradient of batch normalization.
 
-    The averages begin with the first batch and take in each batch after it was normalized. The deviation is averaged,
-    not the variance. A layer that is used more than once has no averages and normalizes each use by itself.
+    The averages start with the first batch and are updated after each batch. They average the deviation, not the
+    variance. A layer that is used more than once has no averages and normalizes each use by itself.
     """
 
     kept = ("average",)
@@ -73,8 +67,8 @@ class RenormalizedNorm(AdaptiveBatchNorm):
     def __init__(self, source: SourceNorm, *, keep: float) -> None:
         super().__init__(source)
         self.keep = keep
-        self.average: Moments | None = None  # the second is a deviation
-        self._new: Moments | None = None  # of this batch, by its first pass
+        self.average: Moments | None = None  # its var is a deviation
+        self._new: Moments | None = None  # of the first pass of this batch
 
     def _measure(self, x: Tensor, source: Moments, count: int) -> Use:
         if count == 1:
@@ -92,7 +86,7 @@ class RenormalizedNorm(AdaptiveBatchNorm):
         return (average.var.square() - self.eps).clamp(min=0)
 
     def _normalize_in_graph(self, x: Tensor, source: Moments, use: Use) -> Tensor:
-        """Normalize by the averages in value, through the batch statistics in the graph."""
+        """Normalize with the averages; gradients pass through the batch statistics."""
         wide = in_float32(x)
         var, mean = torch.var_mean(wide, dim=[0, *range(2, x.ndim)], correction=0)
         deviation = (var + self.eps).sqrt()
@@ -118,30 +112,30 @@ class RenormalizedNorm(AdaptiveBatchNorm):
         return values | {"running_mean": self.average.mean, "running_var": self._variance(self.average)}
 
 
-class _Balanced(Objective):
-    """A mean loss in which an image weighs by the inverse of how often its class was predicted."""
+class _Balanced(da.Objective):
+    """A mean loss that weights images by the inverse frequency of their predicted class."""
 
     def __init__(self, loss: str, keep: float) -> None:
         self.loss = loss
-        self._often = EmaPrediction(keep, uniform=True)
+        self._frequency = da.EmaPrediction(keep, uniform=True)
 
-    def _parts(self) -> Sequence[Stateful]:
-        return (self._often,)
+    def _parts(self) -> Sequence[da.Stateful]:
+        return (self._frequency,)
 
-    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
-        """The mean over the images used; None if there are none."""
+    def __call__(self, network: da.AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
+        """Return the mean over the images used; None if there are none."""
         p = logits.detach().softmax(1)
-        often = self._often.before(p)
-        surest, own = p.max(1)
-        weight = 1 / often.clamp(min=1e-12)[own]
+        frequency = self._frequency.before(p)
+        confidence, label = p.max(1)
+        weight = 1 / frequency.clamp(min=1e-12)[label]
         weight = weight / weight.mean()
-        self._often.add(p)
+        self._frequency.add(p)
         if self.loss == "pseudo-label":
-            values, used = F.cross_entropy(logits, own, reduction="none"), surest > 0.4
+            values, used = F.cross_entropy(logits, label, reduction="none"), confidence > 0.4
         else:
-            values = entropy(logits)
-            used = torch.ones_like(own, dtype=torch.bool)
+            values = da.entropy(logits)
+            used = torch.ones_like(label, dtype=torch.bool)
         if self.loss == "weighted-entropy":
-            sure = (0.5 * math.log(p.shape[1]) - values.detach()).exp()
-            weight, used = weight * sure, sure > 1
+            factor = (0.5 * math.log(p.shape[1]) - values.detach()).exp()
+            weight, used = weight * factor, factor > 1
         return (weight * values)[used].mean() if bool(used.any()) else None

@@ -8,19 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import domainadaptor as da
+from domainadaptor import Option, method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.logits import in_loss_precision
-from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.objective import Objective
-from domainadaptor.adaptation.state import SeededGenerator, Stateful, make_optimizer
-from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.catalog import method
-from domainadaptor.errors import BadBatch
+from domainadaptor.augmentation.crops import memory_format
 from domainadaptor.methods.sar import skipped
-from domainadaptor.norms.mixed import batch_only
-from domainadaptor.options import Option
 
 __all__ = ["deyo"]
 
@@ -43,7 +35,7 @@ def deyo(
     reset_every: t.ResetEvery = None,
     predict: t.Predict = "before",
     seed: t.Seed = 0,
-) -> Adaptor:
+) -> da.Adaptor:
     """Entropy of images that depend on object shape.
 
     Args:
@@ -52,11 +44,11 @@ def deyo(
         patches: Patches per side; at most one per pixel.
         weight_margin: An image weighs exp(this * log(classes) - entropy) + exp(probability that its class lost).
     """
-    return StepAdaptor(
+    return da.StepAdaptor(
         network,
-        norm=batch_only,
+        norm=da.batch_only,
         objective=_ShapeEntropy(margin=margin, drop=drop, patches=patches, weight_margin=weight_margin, seed=seed),
-        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
+        optimizer=da.make_optimizer(optimizer, lr=lr, momentum=momentum),
         steps=steps,
         reset_every=reset_every,
         predict=predict,
@@ -65,58 +57,54 @@ def deyo(
     )
 
 
-class _ShapeEntropy(Objective):
-    """The weighted mean entropy of sure images whose class suffers when their patches are shuffled."""
+class _ShapeEntropy(da.Objective):
+    """The weighted mean entropy of confident images whose class loses probability when patches are shuffled."""
 
     def __init__(self, *, margin: float, drop: float, patches: int, weight_margin: float, seed: int) -> None:
-        self.margin = margin
-        self.drop = drop
-        self.patches = patches
-        self.weight_margin = weight_margin
-        self._random = SeededGenerator(seed)
+        self.margin, self.drop, self.patches, self.weight_margin = margin, drop, patches, weight_margin
+        self._random = da.SeededGenerator(seed)
 
-    def _parts(self) -> Sequence[Stateful]:
+    def _parts(self) -> Sequence[da.Stateful]:
         return (self._random,)
 
-    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
-        """The mean over the images kept; None if there are none."""
+    def __call__(self, network: da.AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
+        """Return the mean over the images kept; None if there are none."""
         most = math.log(logits.shape[1])
-        h = entropy(logits)
-        sure = (h.detach() < self.margin * most).nonzero().flatten()
-        if len(sure) == 0:
+        h = da.entropy(logits)
+        confident = (h.detach() < self.margin * most).nonzero().flatten()
+        if len(confident) == 0:
             return None
         with torch.no_grad():
-            # Only the sure images, so that under batch statistics they are normalized among themselves, as published.
-            shuffled = shuffle_patches(images[sure], self.patches, self._random.generator)
-            q = in_loss_precision(network(shuffled)).softmax(1)
-            p = logits[sure].softmax(1)
+            # Only confident images, so that batch statistics are theirs alone, as published.
+            shuffled = shuffle_patches(images[confident], self.patches, self._random.generator)
+            q = da.in_loss_precision(network(shuffled)).softmax(1)
+            p = logits[confident].softmax(1)
             own = p.argmax(1, keepdim=True)
             lost = (p.gather(1, own) - q.gather(1, own)).squeeze(1)
             kept = lost > self.drop
         if not bool(kept.any()):
             return None
-        h, lost = h[sure][kept], lost[kept]
+        h, lost = h[confident][kept], lost[kept]
         weight = (self.weight_margin * most - h.detach()).exp() + lost.exp()
         return (weight * h).mean()
 
 
 def shuffle_patches(images: Tensor, patches: int, generator: torch.Generator) -> Tensor:
-    """Each image's patches in an order of its own; sides that do not divide are resized for it, and back again."""
+    """Shuffle the patches of each image. Sides that do not divide are resized before and after."""
     if images.ndim != 4:
-        raise BadBatch(f"patches are of images of shape (N, C, H, W), got {tuple(images.shape)}; use another method")
+        raise da.BadBatch(f"Expected images of shape (N, C, H, W), got {tuple(images.shape)}. Use another method.")
     count, channels, height, width = images.shape
     rows, columns = min(patches, height), min(patches, width)
     h, w = height // rows, width // columns
     fits = (rows * h, columns * w) == (height, width)
-    x = images if fits else _resized(images, (rows * h, columns * w))
+    x = images if fits else _resize(images, (rows * h, columns * w))
     x = x.reshape(count, channels, rows, h, columns, w).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
     order = torch.stack([torch.randperm(rows * columns, generator=generator, device="cpu") for _ in range(count)])
     at = torch.arange(count, device="cpu").unsqueeze(1)
     x = x[at.to(x.device), order.to(x.device)].unflatten(1, (rows, columns)).permute(0, 3, 1, 4, 2, 5)
     x = x.reshape(count, channels, rows * h, columns * w)
-    memory = torch.channels_last if images.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
-    return (x if fits else _resized(x, (height, width))).contiguous(memory_format=memory)
+    return (x if fits else _resize(x, (height, width))).contiguous(memory_format=memory_format(images))
 
 
-def _resized(images: Tensor, size: tuple[int, int]) -> Tensor:
+def _resize(images: Tensor, size: tuple[int, int]) -> Tensor:
     return F.interpolate(images, size=size, mode="bilinear", align_corners=False)

@@ -1,6 +1,6 @@
 """DomainAdaptor: AdaMixBN, folding, and one step on a generalized entropy. Zhang et al., ICCV 2023."""
 
-from domainadaptor.catalog import variant
+from domainadaptor import variant
 from domainadaptor.methods.adamixbn import adamixbn
 
 __all__ = ["domainadaptor_aug", "domainadaptor_skd", "domainadaptor_t"]

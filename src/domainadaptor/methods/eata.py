@@ -8,19 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import domainadaptor as da
+from domainadaptor import method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.batch import checked_batch
-from domainadaptor.adaptation.ema import EmaPrediction
-from domainadaptor.adaptation.logits import finite, in_loss_precision
-from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.objective import Objective
-from domainadaptor.adaptation.state import Stateful, make_optimizer
-from domainadaptor.adaptation.step import StepAdaptor, compute_gradients
-from domainadaptor.catalog import method
-from domainadaptor.errors import BadBatch, BadOption
-from domainadaptor.norms.mixed import batch_only
+from domainadaptor.adaptation.step import compute_gradients
 
 __all__ = ["eata", "eta"]
 
@@ -42,13 +34,13 @@ def eta(
     steps: t.Steps = 1,
     reset_every: t.ResetEvery = None,
     predict: t.Predict = "before",
-) -> Adaptor:
+) -> da.Adaptor:
     """Tent on confident images unlike the recent ones."""
-    return StepAdaptor(
+    return da.StepAdaptor(
         network,
-        norm=batch_only,
+        norm=da.batch_only,
         objective=ReliableEntropy(margin=margin, eps=eps),
-        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
+        optimizer=da.make_optimizer(optimizer, lr=lr, momentum=momentum),
         steps=steps,
         reset_every=reset_every,
         predict=predict,
@@ -77,7 +69,7 @@ def eata(
     steps: t.Steps = 1,
     reset_every: t.ResetEvery = None,
     predict: t.Predict = "before",
-) -> Adaptor:
+) -> da.Adaptor:
     """ETA, kept near the source model by Fisher information.
 
     Args:
@@ -87,11 +79,11 @@ def eata(
         fisher_weight: Weight of the distance to the source, scaled by Fisher information: 2000 for ImageNet, 1 for
             CIFAR.
     """
-    return StepAdaptor(
+    return da.StepAdaptor(
         network,
-        norm=batch_only,
+        norm=da.batch_only,
         objective=NearSource(ReliableEntropy(margin=margin, eps=eps), _batches(source_images), fisher_weight),
-        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
+        optimizer=da.make_optimizer(optimizer, lr=lr, momentum=momentum),
         steps=steps,
         reset_every=reset_every,
         predict=predict,
@@ -100,27 +92,26 @@ def eata(
 
 
 def cosine_limit(classes: int) -> float:
-    """The power of the number of classes that is 0.4 for 10 and 0.05 for 1000, at most 1."""
+    """Return the power of the number of classes that is 0.4 for 10 and 0.05 for 1000; at most 1."""
     return min(1.0, 0.4 * math.pow(classes / 10, math.log(0.05 / 0.4) / math.log(100)))
 
 
-class ReliableEntropy(Objective):
-    """The mean entropy of images that are sure and unlike the average prediction, weighed by how sure they are."""
+class ReliableEntropy(da.Objective):
+    """The weighted mean entropy of confident images that differ from the average prediction."""
 
     def __init__(self, *, margin: float, eps: float | None) -> None:
-        self.margin = margin
-        self.eps = eps
-        # Of the predictions that were kept. The authors' program does not reset it, which their paper does not ask for.
-        self._average = EmaPrediction(_KEEP, uniform=False)
+        self.margin, self.eps = margin, eps
+        # Of the predictions kept. A reset clears it; in the authors' program it outlives resets.
+        self._average = da.EmaPrediction(_KEEP, uniform=False)
 
-    def _parts(self) -> Sequence[Stateful]:
+    def _parts(self) -> Sequence[da.Stateful]:
         return (self._average,)
 
-    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
-        """The weighted mean over the images kept; None if there are none."""
+    def __call__(self, network: da.AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
+        """Return the weighted mean over the images kept; None if there are none."""
         classes = logits.shape[1]
         limit = self.margin * math.log(classes)
-        h, p = entropy(logits), logits.detach().softmax(1)
+        h, p = da.entropy(logits), logits.detach().softmax(1)
         kept = h.detach() < limit
         if not self._average.empty:
             average = self._average.before(p).unsqueeze(0)
@@ -133,24 +124,23 @@ class ReliableEntropy(Objective):
         return (weight * h)[kept].mean()
 
 
-class NearSource(Objective):
-    """Another objective, held near the source model where Fisher information is high.
+class NearSource(da.Objective):
+    """An objective plus a penalty on the distance to the source model, weighted by Fisher information.
 
-    The information is measured at the first batch, when it is known how to read the network's output. It stays when
-    other weights are loaded: those need a new adaptor.
+    Fisher information is measured at the first batch, once the network's output can be read. Loading other weights
+    does not measure it again.
     """
 
-    def __init__(self, inner: Objective, source_images: list[Tensor], weight: float) -> None:
-        self.inner = inner
-        self.weight = weight
+    def __init__(self, inner: da.Objective, source_images: list[Tensor], weight: float) -> None:
+        self.inner, self.weight = inner, weight
         self._source_images = source_images
         self._fisher: dict[str, Tensor] | None = None
 
-    def _parts(self) -> Sequence[Stateful]:
+    def _parts(self) -> Sequence[da.Stateful]:
         return (self.inner,)
 
-    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
-        """Return the loss of the other objective plus the weighted distance to the source model."""
+    def __call__(self, network: da.AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
+        """Return the inner loss plus the penalty."""
         if self._fisher is None:
             self._fisher, self._source_images = self._measure(network.independent()), []
         loss = self.inner(network, images, logits)
@@ -158,37 +148,37 @@ class NearSource(Objective):
             return None
         for name, p in network.learnable().items():
             if name in self._fisher:
-                far = (p - network.start(name)).square()
-                loss = loss + self.weight * (self._fisher[name].to(p) * far).sum()
+                distance = (p - network.start(name)).square()
+                loss = loss + self.weight * (self._fisher[name].to(p) * distance).sum()
         return loss
 
-    def _measure(self, network: AdaptiveNetwork) -> dict[str, Tensor]:
+    def _measure(self, network: da.AdaptiveNetwork) -> dict[str, Tensor]:
         """Average the squared gradients of each batch's mean loss, with the model's own predictions as labels."""
         weights = [p for p in network.network.parameters() if p.is_floating_point()]
         total: dict[str, Tensor] = {}
         for images in self._source_images:
             images = checked_batch(images.to(weights[0]) if weights else images, weights)
-            logits = in_loss_precision(network(images))
+            logits = da.in_loss_precision(network(images))
             learnable = network.learnable()
             compute_gradients(F.cross_entropy(logits, logits.detach().argmax(1)), list(learnable.values()))
             for name, p in learnable.items():
                 if p.grad is not None:
                     total[name] = total.get(name, torch.zeros_like(p.grad)) + p.grad.square()
             network.reset()
-        if not finite(*total.values()):
-            raise BadBatch("source_images: their gradient is not finite. Are they preprocessed as in training?")
+        if not da.finite(*total.values()):
+            raise da.BadBatch("The gradient on source_images is not finite. Were they preprocessed as in training?")
         return {name: value / len(self._source_images) for name, value in total.items()}
 
 
 def _batches(images: object) -> list[Tensor]:
-    """Batches of source images, from one large batch or an iterable of batches, perhaps with labels."""
+    """Return batches of source images from a tensor or an iterable of batches, with or without labels."""
     wanted = (
-        "eata needs source_images=, a few hundred images like those of the training: a tensor (N, C, H, W) or an "
+        "eata needs source_images=, a few hundred images from the training domains: a tensor (N, C, H, W) or an "
         "iterable of such batches (on the command line --source-images DIR for predict, --source DOMAIN for evaluate); "
-        "without any, use 'eta'"
+        "use 'eta' if there are none"
     )
     if images is None:
-        raise BadOption(wanted)
+        raise da.BadOption(wanted)
     if isinstance(images, Tensor):
         batches = list(images.split(_FISHER_BATCH)) if images.ndim > 1 and len(images) else []
     elif isinstance(images, Iterable):
@@ -198,5 +188,5 @@ def _batches(images: object) -> list[Tensor]:
     else:
         batches = []
     if not batches:
-        raise BadOption(f"{wanted}; got a {type(images).__name__} without such batches")
+        raise da.BadOption(f"{wanted}; got a {type(images).__name__} without such batches")
     return batches

@@ -6,67 +6,59 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor import Adaptor, Predictor, StepAdaptor, batch_only, method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.predictor import Predictor
-from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.catalog import method
-from domainadaptor.norms.mixed import batch_only
 
 __all__ = ["lame"]
 
-_FLOOR = 1e-10  # the authors add it to probabilities before their logarithm
+_FLOOR = 1e-10  # added to probabilities before the logarithm, as in the authors' program
 
 
 class Laplacian(Predictor):
-    """Assignments that stay near the network's and are pulled to those of similar images, to a fixed point."""
+    """Pull the predictions of similar images together, iterating to a fixed point near the network's predictions."""
 
     def __init__(
         self, affinity: str, neighbors: int, symmetric: bool, weight: float, steps: int, tolerance: float
     ) -> None:
-        self.affinity = affinity
-        self.neighbors = neighbors
-        self.symmetric = symmetric
-        self.weight = weight
-        self.steps = steps
-        self.tolerance = tolerance
+        self.affinity, self.neighbors, self.symmetric = affinity, neighbors, symmetric
+        self.weight, self.steps, self.tolerance = weight, steps, tolerance
 
     def __call__(self, logits: Tensor, features: Tensor | None, head: nn.Linear | None) -> Tensor:
         """Return log-probabilities of the classes, (N, K)."""
         assert features is not None
-        likely = (logits.softmax(1) + _FLOOR).log()
+        log_p = (logits.softmax(1) + _FLOOR).log()
         kernel = self._kernel(F.normalize(features, dim=1))
-        answer = likely.log_softmax(1)
-        held = float("inf")
+        result = log_p.log_softmax(1)
+        previous = float("inf")
         for step in range(self.steps):
-            answer = (likely + self.weight * kernel @ answer.exp()).log_softmax(1)
-            energy = self._energy(answer, likely, kernel)
-            if step > 1 and abs(energy - held) <= self.tolerance * abs(held):
+            result = (log_p + self.weight * kernel @ result.exp()).log_softmax(1)
+            energy = self._energy(result, log_p, kernel)
+            if step > 1 and abs(energy - previous) <= self.tolerance * abs(previous):
                 break
-            held = energy
-        return answer
+            previous = energy
+        return result
 
-    def _energy(self, answer: Tensor, likely: Tensor, kernel: Tensor) -> float:
-        y = answer.exp()
-        return float((y * (answer - likely - self.weight * kernel @ y)).sum())
+    def _energy(self, result: Tensor, log_p: Tensor, kernel: Tensor) -> float:
+        y = result.exp()
+        return float((y * (result - log_p - self.weight * kernel @ y)).sum())
 
     def _kernel(self, features: Tensor) -> Tensor:
-        """How similar each image is to each other, (N, N)."""
+        """Return the affinities between images, (N, N)."""
         if self.affinity == "linear":
             kernel = features @ features.T
         else:
-            # Not by the product of matrices, which loses the small distances that count.
+            # A matrix product would lose small distances.
             distances = torch.cdist(features, features, compute_mode="donot_use_mm_for_euclid_dist")
             kernel = self._rbf(distances) if self.affinity == "rbf" else self._nearest(distances)
         return (kernel + kernel.T) / 2 if self.symmetric else kernel
 
     def _rbf(self, distances: Tensor) -> Tensor:
         nearest = distances.topk(min(self.neighbors, len(distances)), largest=False).values[:, -1]
-        width = nearest.mean().clamp(min=1e-6)  # identical images have none
+        width = nearest.mean().clamp(min=1e-6)  # 0 for identical images
         return (-distances.square() / (2 * width.square())).exp()
 
     def _nearest(self, distances: Tensor) -> Tensor:
-        """Ones at the nearest others. The authors drop the first of the nearest, which need not be the image itself."""
+        """Connect the nearest others. The authors drop the first neighbor, which need not be the image itself."""
         others = distances + torch.diag(distances.new_full((len(distances),), float("inf")))
         chosen = others.topk(min(self.neighbors, len(distances) - 1), largest=False).indices
         return torch.zeros_like(distances).scatter_(1, chosen, 1.0)

@@ -9,20 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW
 
+import domainadaptor as da
+from domainadaptor import Option, method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.logits import finite, in_loss_precision
-from domainadaptor.adaptation.result import Adaptation
-from domainadaptor.adaptation.state import LazyOptimizer, OptimizerFactory, SeededGenerator, Stateful
-from domainadaptor.adaptation.step import gradient_step
 from domainadaptor.augmentation.augmix import augmix_views
-from domainadaptor.augmentation.crops import random_views
 from domainadaptor.augmentation.pixels import Pixels
-from domainadaptor.catalog import method
-from domainadaptor.errors import UnsupportedNetwork, listed
-from domainadaptor.norms.mixed import MixedNorm
-from domainadaptor.options import Option
+from domainadaptor.errors import listed
 
 __all__ = ["memo"]
 
@@ -30,8 +22,8 @@ Area = Annotated[float, Option(gt=0, le=1)]
 
 
 @final
-class _Memo(Adaptor):
-    """Adapts to each image on its own, and forgets it before the next."""
+class _Memo(da.Adaptor):
+    """Adapt to each image by itself, from the source model."""
 
     def __init__(
         self,
@@ -42,27 +34,25 @@ class _Memo(Adaptor):
         views: int,
         area: float,
         pixels: Pixels | None,
-        optimizer: OptimizerFactory,
+        optimizer: da.LazyOptimizer,
         steps: int,
         seed: int,
     ) -> None:
         super().__init__(network, reset_every=1)
-        # The authors' program writes the statistics of the views to buffers, which no gradient passes.
-        self._norm = partial(MixedNorm, alpha=alpha, variance=variance, constant=True)
+        # Constant, because the authors' program writes the statistics of the views to buffers.
+        self._norm = partial(da.MixedNorm, alpha=alpha, variance=variance, constant=True)
         self._views, self._area, self._pixels = views, area, pixels
-        self._optimizer = LazyOptimizer(optimizer)
-        self._random = SeededGenerator(seed)
-        self._steps = steps
+        self._optimizer, self._random, self._steps = optimizer, da.SeededGenerator(seed), steps
         self._images = 0
         self._rebuild()
 
-    def _build(self) -> AdaptiveNetwork:
+    def _build(self) -> da.AdaptiveNetwork:
         return self._adaptive(norm=self._norm, learns="all", others=True)
 
-    def _parts(self) -> Sequence[Stateful]:
+    def _parts(self) -> Sequence[da.Stateful]:
         return self._optimizer, self._random
 
-    def _learn(self, images: Tensor) -> Adaptation:
+    def _learn(self, images: Tensor) -> da.Adaptation:
         self._images = len(images)
         results = [self._learn_one(image) for image in images.split(1)]
         failed = [at for at, result in enumerate(results) if result.fell_back]
@@ -71,7 +61,7 @@ class _Memo(Adaptor):
             why = str(results[failed[0]].note).partition(";")[0]
             note = f"{why}; the logits are the source model's for images {listed(failed)}"
         losses = [result.loss_tensor for result in results if result.loss_tensor is not None]
-        return Adaptation(
+        return da.Adaptation(
             torch.cat([result.logits for result in results]),
             torch.cat([result.before for result in results]),
             torch.stack(losses).mean() if losses else None,
@@ -80,36 +70,36 @@ class _Memo(Adaptor):
             fell_back=len(failed) == len(results),
         )
 
-    def _learn_one(self, image: Tensor) -> Adaptation:
-        # Every image gets the same random numbers, so that its answer does not depend on the rest of the batch.
+    def _learn_one(self, image: Tensor) -> da.Adaptation:
+        # Every image gets the same random numbers, so that its prediction does not depend on the rest of the batch.
         self._reset_parts()
         with torch.no_grad():
             before = self._main(image)
         alpha, note, loss = self._main.alphas(), self._main.single_note(), None
         parameters = list(self._main.learnable().values())
         for _ in range(self._steps):
-            loss = self._marginal_entropy(in_loss_precision(self._main(self._view(image))))
-            if (why := gradient_step(loss, parameters, self._optimizer, before)) is not None:
-                return self._fall_back(image, before if finite(before) else None, why)
+            loss = self._marginal_entropy(da.in_loss_precision(self._main(self._view(image))))
+            if (why := da.gradient_step(loss, parameters, self._optimizer, before)) is not None:
+                return self._fall_back(image, before if da.finite(before) else None, why)
         with torch.no_grad():
             logits = self._main(image)
-        result = Adaptation(logits, before.detach(), None if loss is None else loss.detach(), alpha, note)
+        result = da.Adaptation(logits, before.detach(), None if loss is None else loss.detach(), alpha, note)
         return self._judged(image, result, guarded=False)
 
     def _view(self, image: Tensor) -> Tensor:
         if self._pixels is None:
-            return random_views(image, self._views, self._random.generator, (self._area, 1.0))
+            return da.random_views(image, self._views, self._random.generator, (self._area, 1.0))
         views = augmix_views(self._pixels.of(image), self._views, self._random.generator, self._area)
         return self._pixels.back(views, image)
 
     def _marginal_entropy(self, logits: Tensor) -> Tensor:
-        """The entropy of the mean probability over the views."""
+        """Return the entropy of the mean prediction over the views."""
         mean = logits.log_softmax(1).logsumexp(0) - math.log(len(logits))
         return -(mean.exp() * mean).sum()
 
     def _check_plain(self) -> None:
         if self._images > 1:
-            raise UnsupportedNetwork(
+            raise da.UnsupportedNetwork(
                 f"Each of the {self._images} images has its own adapted network. Pass one image, or use "
                 "adaptor(images)."
             )
@@ -137,7 +127,7 @@ def memo(
     mean: t.Mean = t.IMAGENET_MEAN,
     std: t.Std = t.IMAGENET_STD,
     seed: t.Seed = 0,
-) -> Adaptor:
+) -> da.Adaptor:
     """Per image, minimize the entropy of the mean over views.
 
     Args:
@@ -153,6 +143,7 @@ def memo(
         seed: Random seed of the views; the same image always gets the same ones.
     """
     pixels = Pixels(mean, std)
+    make = partial(SGD if optimizer == "sgd" else AdamW, lr=lr, weight_decay=weight_decay)
     return _Memo(
         network,
         alpha=alpha,
@@ -160,7 +151,7 @@ def memo(
         views=views,
         area=area,
         pixels=pixels if augmentation == "augmix" else None,
-        optimizer=partial(SGD if optimizer == "sgd" else AdamW, lr=lr, weight_decay=weight_decay),
+        optimizer=da.LazyOptimizer(make),
         steps=steps,
         seed=seed,
     )

@@ -8,17 +8,10 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+import domainadaptor as da
+from domainadaptor import method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.batch import check_same_size
-from domainadaptor.adaptation.logits import finite, in_loss_precision
-from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.result import Adaptation
-from domainadaptor.adaptation.state import LazyOptimizer, OptimizerFactory, SeededGenerator, Stateful, make_optimizer
-from domainadaptor.adaptation.step import gradient_step
-from domainadaptor.catalog import method
-from domainadaptor.errors import UnsupportedNetwork
 from domainadaptor.norms.base import AdaptiveNorm
 from domainadaptor.norms.instance_aware import InstanceAwareBatchNorm2d, corrected
 from domainadaptor.norms.moments import in_float32
@@ -26,51 +19,49 @@ from domainadaptor.norms.moments import in_float32
 __all__ = ["note"]
 
 
-class ReservoirBank(Stateful):
-    """Images in equal parts of all classes; within a class, every image seen is equally likely to be kept (PBRS).
+class ReservoirBank(da.Stateful):
+    """A class-balanced bank of images; within a class, every image seen is equally likely to be stored (PBRS).
 
     Args:
         capacity: Number of images to store.
-        seed: Random seed of the images that leave.
+        seed: Random seed of the choice of images to remove.
     """
 
     kept = ("images", "labels", "counts", "seen")
     images: tuple[Tensor, ...] = ()  # (C, H, W) each
     labels: tuple[int, ...] = ()
-    counts: Mapping[int, int] = {}
-    seen: int = 0  # images that were offered
+    counts: Mapping[int, int] = {}  # class -> number of images offered
+    seen: int = 0  # number of images offered
 
     def __init__(self, capacity: int, seed: int) -> None:
         self.capacity = capacity
-        self._random = SeededGenerator(seed)
+        self._random = da.SeededGenerator(seed)
 
-    def _parts(self) -> Sequence[Stateful]:
+    def _parts(self) -> Sequence[da.Stateful]:
         return (self._random,)
 
     def add(self, image: Tensor, label: int) -> None:
-        """Offer an image. If the bank is full it replaces another one, or is left out."""
+        """Offer an image. If the bank is full, it replaces another one or is dropped."""
         self.seen += 1
         self.counts = {**self.counts, label: self.counts.get(label, 0) + 1}
         if len(self.labels) >= self.capacity:
-            leaves = self._leaves(label)
-            if leaves is None:
+            at = self._replaced(label)
+            if at is None:
                 return
-            self.images = self.images[:leaves] + self.images[leaves + 1 :]
-            self.labels = self.labels[:leaves] + self.labels[leaves + 1 :]
+            self.images = self.images[:at] + self.images[at + 1 :]
+            self.labels = self.labels[:at] + self.labels[at + 1 :]
         self.images, self.labels = (*self.images, image), (*self.labels, label)
 
-    def _leaves(self, label: int) -> int | None:
-        """Return the position to give up for an image of a class; None leaves the image out."""
+    def _replaced(self, label: int) -> int | None:
+        """Return the position that an image of a class replaces; None drops the image."""
         sizes = {k: self.labels.count(k) for k in sorted(set(self.labels))}
         largest = [k for k, size in sizes.items() if size == max(sizes.values())]
         if label not in largest:
-            loses = largest[self._below(len(largest))]
-        elif self._uniform() <= sizes[label] / self.counts[label]:
-            loses = label
-        else:
+            label = largest[self._below(len(largest))]
+        elif self._uniform() > sizes[label] / self.counts[label]:
             return None
-        places = [at for at, k in enumerate(self.labels) if k == loses]
-        return places[self._below(len(places))]
+        positions = [at for at, k in enumerate(self.labels) if k == label]
+        return positions[self._below(len(positions))]
 
     def _uniform(self) -> float:
         return float(torch.rand((), generator=self._random.generator, dtype=torch.float64, device="cpu"))
@@ -81,11 +72,11 @@ class ReservoirBank(Stateful):
 
 @final
 class AwareNorm(AdaptiveNorm):
-    """Normalize as the trained layer does in eval mode; while it follows, as in train mode.
+    """Normalize as the trained layer does in eval mode, or as in train mode while `following`.
 
     Args:
         layer: The trained layer.
-        share: The weight of a batch in the running statistics, while it follows.
+        share: The weight of a batch in the running statistics while `following`.
     """
 
     scale: nn.Parameter
@@ -106,7 +97,7 @@ class AwareNorm(AdaptiveNorm):
         bias = in_float32(layer.bias.detach()) if layer.affine else torch.zeros_like(mean)
         self._add_state(parameter=True, scale=weight, shift=bias)
         self._add_state(mean=mean, var=var)
-        self.tail = nn.Sequential(*layer.children())  # timm's layers hold the activation that follows
+        self.tail = nn.Sequential(*layer.children())  # timm's layers contain the activation
         self.following = False
         self._measured: tuple[Tensor, Tensor] | None = None
 
@@ -119,7 +110,7 @@ class AwareNorm(AdaptiveNorm):
         if self.following and len(x) * space > 1:
             var, mean = torch.var_mean(x, dim=(0, 2, 3), unbiased=True)
             self._measured = mean.detach(), var.detach()
-            if space == 1:  # plain batch norm, which divides by the biased deviation
+            if space == 1:  # plain batch norm, which uses the biased variance
                 var = torch.var(x, dim=(0, 2, 3), unbiased=False)
         shape = (-1, 1, 1)
         if space > 1:
@@ -145,12 +136,12 @@ class AwareNorm(AdaptiveNorm):
         return values | {"weight": self.scale, "bias": self.shift} if self.learns else values
 
     def plain_values(self) -> dict[str, Tensor]:
-        """Return the same in the trained layer's precision."""
+        """Return statistics, scale and shift in the trained layer's precision."""
         return {name: value.detach().to(self._dtype) for name, value in self.learned().items()}
 
 
 @final
-class _Note(Adaptor):
+class _Note(da.Adaptor):
     """Predict each image by itself, store some in a bank, and regularly take a step on the bank."""
 
     def __init__(
@@ -160,30 +151,28 @@ class _Note(Adaptor):
         share: float,
         every: int,
         bank: ReservoirBank,
-        optimizer: OptimizerFactory,
+        optimizer: da.LazyOptimizer,
         reset_every: int | None,
         predict: str,
     ) -> None:
         super().__init__(network, reset_every=reset_every)
-        self._share, self._every = share, every
-        self._bank = bank
-        self._optimizer = LazyOptimizer(optimizer)
+        self._share, self._every, self._bank, self._optimizer = share, every, bank, optimizer
         self._predict_after = predict == "after"
         self._rebuild()
 
-    def _build(self) -> AdaptiveNetwork:
+    def _build(self) -> da.AdaptiveNetwork:
         special = partial(_replacements, share=self._share)
         return self._adaptive(norm=None, learns="norms", special=special)
 
-    def _parts(self) -> Sequence[Stateful]:
+    def _parts(self) -> Sequence[da.Stateful]:
         return self._bank, self._optimizer
 
-    def _learn(self, images: Tensor) -> Adaptation:
+    def _learn(self, images: Tensor) -> da.Adaptation:
         for held in self._bank.images[:1]:
             check_same_size(held, images)
         with torch.no_grad():
             before = self._main(images)
-        if not finite(before):
+        if not da.finite(before):
             return self._fall_back(images, None, "the logits are not finite")
         logits, loss = before.clone(), None
         labels = logits.argmax(1).tolist()
@@ -195,30 +184,29 @@ class _Note(Adaptor):
             if isinstance(taken, str):
                 return self._fall_back(images, before, taken)
             loss = taken
-            rest = images[at + 1 :]
-            if len(rest) > 0:  # they come after the step
+            if at + 1 < len(images):  # predict the following images after the step
                 with torch.no_grad():
-                    logits[at + 1 :] = self._main(rest)
+                    logits[at + 1 :] = self._main(images[at + 1 :])
                 labels = logits.argmax(1).tolist()
         if self._predict_after and loss is not None:
             with torch.no_grad():
                 logits = self._main(images)
-        return Adaptation(logits.detach(), before.detach(), loss)
+        return da.Adaptation(logits.detach(), before.detach(), loss)
 
     def _update(self, like: Tensor) -> Tensor | str:
         """Take a step on the bank as one batch; return the loss, or why no step can be taken."""
         images = torch.stack(self._bank.images).to(like)
         with self._following():
-            loss = entropy(in_loss_precision(self._main(images))).mean()
+            loss = da.entropy(da.in_loss_precision(self._main(images))).mean()
             parameters = list(self._main.learnable().values())
-            why = gradient_step(loss, parameters, self._optimizer) if parameters else None
-            # The statistics are kept now: they count for the next images of this batch.
+            why = da.gradient_step(loss, parameters, self._optimizer) if parameters else None
+            # Keep the statistics now, for the following images of this batch.
             self._main.end_batch()
         return loss.detach() if why is None else why
 
     @contextmanager
     def _following(self) -> Iterator[None]:
-        """Let the norms measure the bank meanwhile."""
+        """Let the norm layers measure the bank."""
         norms = [norm for norm in self._main.norms.values() if isinstance(norm, AwareNorm)]
         try:
             for norm in norms:
@@ -232,9 +220,9 @@ class _Note(Adaptor):
 def _replacements(network: nn.Module, share: float) -> dict[str, AwareNorm]:
     layers = {name: m for name, m in network.named_modules() if isinstance(m, InstanceAwareBatchNorm2d)}
     if not layers or any(layer.running_mean is None for layer in layers.values()):
-        raise UnsupportedNetwork(
-            f"NOTE needs a network that was trained with instance-aware batch norm and has its running statistics, and "
-            f"{type(network).__name__} is none; train one with `domainadaptor train ... --norm iabn`"
+        raise da.UnsupportedNetwork(
+            "NOTE needs a network that was trained with instance-aware batch norm and has running statistics, but "
+            f"{type(network).__name__} has none. Train one with `domainadaptor train ... --norm iabn`."
         )
     return {name: AwareNorm(layer, share=share) for name, layer in layers.items()}
 
@@ -259,7 +247,7 @@ def note(
     reset_every: t.ResetEvery = None,
     predict: t.Predict = "before",
     seed: t.Seed = 0,
-) -> Adaptor:
+) -> da.Adaptor:
     """Instance-aware norms and a class-balanced image bank.
 
     Args:
@@ -272,7 +260,7 @@ def note(
         share=share,
         every=update_every,
         bank=ReservoirBank(capacity, seed),
-        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
+        optimizer=da.LazyOptimizer(da.make_optimizer(optimizer, lr=lr, momentum=momentum)),
         reset_every=reset_every,
         predict=predict,
     )

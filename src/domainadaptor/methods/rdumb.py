@@ -1,6 +1,6 @@
 """RDumb: ETA with a periodic reset. Press et al., NeurIPS 2023."""
 
-from domainadaptor.catalog import variant
+from domainadaptor import variant
 from domainadaptor.methods.eata import eta
 
 __all__ = ["rdumb"]

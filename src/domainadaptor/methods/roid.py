@@ -7,20 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import domainadaptor as da
+from domainadaptor import Option, method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.ema import EmaPrediction
-from domainadaptor.adaptation.logits import in_loss_precision
-from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.objective import Objective
-from domainadaptor.adaptation.predictor import Predictor
-from domainadaptor.adaptation.state import SeededGenerator, Stateful, make_optimizer
-from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.augmentation.crops import random_views
-from domainadaptor.catalog import method
-from domainadaptor.norms.mixed import batch_only
-from domainadaptor.options import Option
 
 __all__ = ["roid"]
 
@@ -51,7 +40,7 @@ def roid(
     reset_every: t.ResetEvery = None,
     predict: t.Predict = "before",
     seed: t.Seed = 0,
-) -> Adaptor:
+) -> da.Adaptor:
     """Weighted likelihood ratio, kept near the source.
 
     Args:
@@ -64,12 +53,12 @@ def roid(
         prior: Correct predictions by how often each class was predicted in the batch.
         optimizer: "sgd" as published for ImageNet, or "adam" as for CIFAR (with lr=0.001).
     """
-    return StepAdaptor(
+    return da.StepAdaptor(
         network,
-        norm=batch_only,
+        norm=da.batch_only,
         objective=_WeightedRatio(temperature=temperature, clip=clip, consistency=consistency, keep=keep, seed=seed),
         predictor=PriorCorrection() if prior else None,
-        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
+        optimizer=da.make_optimizer(optimizer, lr=lr, momentum=momentum),
         steps=steps,
         reset_every=reset_every,
         predict=predict,
@@ -77,48 +66,45 @@ def roid(
     )
 
 
-class _WeightedRatio(Objective):
-    """The soft likelihood ratio of images that are unlike the average prediction, and their views' agreement."""
+class _WeightedRatio(da.Objective):
+    """The weighted soft likelihood ratio of diverse images, plus the disagreement with a view of each."""
 
     def __init__(self, *, temperature: float, clip: float, consistency: bool, keep: float, seed: int) -> None:
-        self.temperature = temperature
-        self.clip = clip
-        self.consistency = consistency
-        self.keep = keep
-        self._average = EmaPrediction(_KEEP, uniform=True)
-        self._random = SeededGenerator(seed)
+        self.temperature, self.clip, self.consistency, self.keep = temperature, clip, consistency, keep
+        self._average = da.EmaPrediction(_KEEP, uniform=True)
+        self._random = da.SeededGenerator(seed)
 
-    def _parts(self) -> Sequence[Stateful]:
+    def _parts(self) -> Sequence[da.Stateful]:
         return self._average, self._random
 
-    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor:
-        """The weighted sum, divided by the number of images."""
+    def __call__(self, network: da.AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor:
+        """Return the weighted sum divided by the number of images."""
         weight, kept = self._weigh(logits.detach())
         loss = (weight * soft_likelihood_ratio(logits, self.clip))[kept].sum()
         if self.consistency:
-            views = in_loss_precision(network(random_views(images[kept], 1, self._random.generator)))
+            views = da.in_loss_precision(network(da.random_views(images[kept], 1, self._random.generator)))
             loss = loss + (weight[kept] * _disagreement(views, logits[kept])).sum()
         return loss / len(logits)
 
     @torch.no_grad()
-    def after_step(self, network: AdaptiveNetwork, loss: Tensor) -> str | None:
+    def after_step(self, network: da.AdaptiveNetwork, loss: Tensor) -> str | None:
         """Pull the weights back toward the source model."""
         for name, p in network.learnable().items():
             p.mul_(self.keep).add_(network.start(name), alpha=1 - self.keep)
         return None
 
     def _weigh(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Each image's weight, and which are no less diverse than the batch on average."""
+        """Return the weight of each image, and which are at least as diverse as the average."""
         p = logits.softmax(1)
         average = self._average.before(p)
-        diversity = _spread(1 - F.cosine_similarity(average.unsqueeze(0), p, dim=1))
-        certainty = _spread(-entropy(logits))
+        diversity = _scaled(1 - F.cosine_similarity(average.unsqueeze(0), p, dim=1))
+        certainty = _scaled(-da.entropy(logits))
         self._average.add(p)
         return (diversity * certainty / self.temperature).exp(), ~(diversity < diversity.mean())
 
 
-class PriorCorrection(Predictor):
-    """Correct the answer by how often each class was predicted in the batch."""
+class PriorCorrection(da.Predictor):
+    """Correct the logits by how often each class was predicted in the batch."""
 
     needs_features = False
 
@@ -128,32 +114,31 @@ class PriorCorrection(Predictor):
 
 
 def soft_likelihood_ratio(logits: Tensor, clip: float) -> Tensor:
-    """-sum(p * log(p / (1 - p))) with p cut at `clip`, one value per image."""
+    """Return -sum(p * log(p / (1 - p))) with p clipped at `clip`, (N,)."""
     p = logits.softmax(1).clamp(max=clip)
     return -(p * (p / (1 - p).clamp(min=1e-8) + 1e-5).log()).sum(1)
 
 
 def corrected(logits: Tensor) -> Tensor:
-    """Logits of probabilities times the batch's smoothed prior.
+    """Return logits of the probabilities times the batch's smoothed prior, as in the paper.
 
-    The authors' program multiplies the logits themselves, which pushes a frequent class down where they are negative;
-    their paper multiplies probabilities. The largest class gets nothing added, which changes no probability.
+    The authors' program multiplies logits instead, which makes frequent classes with negative logits less likely.
     """
-    wide = in_loss_precision(logits.detach())
+    wide = da.in_loss_precision(logits.detach())
     prior = wide.softmax(1).mean(0)
     smooth = max(1 / wide.shape[0], 1 / wide.shape[1]) / prior.max()
     weight = ((prior + smooth) / (1 + smooth * wide.shape[1])).log()
     return (wide + weight - weight.max()).to(logits.dtype)
 
 
-def _spread(values: Tensor) -> Tensor:
-    """From 0 to 1 over the batch; 0 where all are the same, so that each weighs 1."""
+def _scaled(values: Tensor) -> Tensor:
+    """Scale values to [0, 1] over the batch; equal values become 0, so that each image has weight 1."""
     low, high = values.aminmax()
     return (values - low) / (high - low) if bool(high > low) else torch.zeros_like(values)
 
 
 def _disagreement(one: Tensor, other: Tensor) -> Tensor:
-    """Half the cross entropy each way, with gradients through both."""
+    """Return the symmetric cross entropy, (N,), with gradients through both predictions."""
     forth = (other.softmax(1) * one.log_softmax(1)).sum(1)
     back = (one.softmax(1) * other.log_softmax(1)).sum(1)
     return -(forth + back) / 2

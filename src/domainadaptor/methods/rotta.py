@@ -9,20 +9,12 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
+import domainadaptor as da
+from domainadaptor import method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.batch import check_same_size
-from domainadaptor.adaptation.ema import update_ema
-from domainadaptor.adaptation.logits import finite, in_loss_precision
-from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.result import Adaptation
-from domainadaptor.adaptation.state import LazyOptimizer, OptimizerFactory, SeededGenerator, Stateful, make_optimizer
-from domainadaptor.adaptation.step import gradient_step
 from domainadaptor.augmentation.cotta import cotta_view
 from domainadaptor.augmentation.pixels import Pixels
-from domainadaptor.catalog import method
-from domainadaptor.norms.mixed import MixedNorm
 
 __all__ = ["rotta"]
 
@@ -32,12 +24,12 @@ class Item(NamedTuple):
 
     image: Tensor  # (C, H, W)
     label: int
-    uncertainty: float  # entropy as a share of the largest, ln K
-    born: int  # how many images had come before it
+    uncertainty: float  # entropy divided by its maximum, log K
+    born: int  # number of images offered before it
 
 
-class BalancedBank(Stateful):
-    """Images with equal room for every class; the oldest and least confident ones leave first (CSTU).
+class BalancedBank(da.Stateful):
+    """A class-balanced bank of images; old and uncertain ones are replaced first (CSTU).
 
     Args:
         capacity: Number of images to store.
@@ -46,29 +38,29 @@ class BalancedBank(Stateful):
     """
 
     kept = ("items", "seen")
-    items: "tuple[Item, ...]" = ()
-    seen: int = 0  # images that were offered
+    items: tuple[Item, ...] = ()
+    seen: int = 0  # number of images offered
 
     def __init__(self, capacity: int, *, timeliness: float, uncertainty: float) -> None:
         self.capacity = capacity
         self._weights = timeliness, uncertainty
 
     def score(self, item: Item) -> float:
-        """Return how dispensable an image is."""
-        old, unsure = self._weights
-        return old / (1 + math.exp(-self.age(item))) + unsure * item.uncertainty
+        """Return the score of an image; higher ones are replaced first."""
+        timeliness, uncertainty = self._weights
+        return timeliness / (1 + math.exp(-self.age(item))) + uncertainty * item.uncertainty
 
     def age(self, item: Item) -> float:
-        """Return how many images came since, as a share of the capacity."""
+        """Return the number of images offered since, divided by the capacity."""
         return (self.seen - item.born) / self.capacity
 
     def add(self, image: Tensor, label: int, uncertainty: float, classes: int) -> None:
-        """Offer an image. It finds room, replaces a more dispensable one, or is left out."""
+        """Offer an image. It is stored, replaces one with a higher score, or is dropped."""
         new = Item(image, label, uncertainty, self.seen)
         counts = [0] * classes
         for item in self.items:
             counts[item.label] += 1
-        rivals: list[int] | None = None  # the classes from which one must go
+        rivals: list[int] | None = None  # classes from which one image may be replaced
         if counts[label] >= self.capacity / classes:
             rivals = [label]
         elif len(self.items) >= self.capacity:
@@ -82,13 +74,13 @@ class BalancedBank(Stateful):
         self.seen += 1
 
     def _rank(self, item: Item) -> tuple[float, int, int]:
-        # Of equal ones the last goes, in the order of classes, as in the authors' loop.
+        # Of equal scores the last is replaced, in the order of classes, as in the authors' loop.
         return self.score(item), item.label, item.born
 
 
 @final
-class _Rotta(Adaptor):
-    """The teacher predicts and sorts images into a bank, from which the student regularly learns."""
+class _Rotta(da.Adaptor):
+    """The teacher predicts and fills a bank of images, on which the student takes regular steps."""
 
     def __init__(
         self,
@@ -98,41 +90,38 @@ class _Rotta(Adaptor):
         nu: float,
         every: int,
         bank: BalancedBank,
-        optimizer: OptimizerFactory,
+        optimizer: da.LazyOptimizer,
         pixels: Pixels,
         seed: int,
         reset_every: int | None,
         predict: str,
     ) -> None:
         super().__init__(network, reset_every=reset_every)
-        self._share, self._nu, self._every = share, nu, every
-        self._bank = bank
-        self._optimizer = LazyOptimizer(optimizer)
-        self._random = SeededGenerator(seed)
-        self._pixels = pixels
+        self._share, self._nu, self._every, self._bank, self._pixels = share, nu, every, bank, pixels
+        self._optimizer, self._random = optimizer, da.SeededGenerator(seed)
         self._predict_after = predict == "after"
         self._rebuild()
 
-    def _build(self) -> AdaptiveNetwork:
-        build = partial(self._adaptive, norm=partial(MixedNorm, alpha=1.0, running=True), learns="norms")
+    def _build(self) -> da.AdaptiveNetwork:
+        build = partial(self._adaptive, norm=partial(da.MixedNorm, alpha=1.0, running=True), learns="norms")
         self._student = build()
         return build()
 
-    def _parts(self) -> Sequence[Stateful]:
+    def _parts(self) -> Sequence[da.Stateful]:
         return self._student, self._bank, self._optimizer, self._random
 
-    def _learn(self, images: Tensor) -> Adaptation:
+    def _learn(self, images: Tensor) -> da.Adaptation:
         for item in self._bank.items[:1]:
             check_same_size(item.image, images)
         with torch.no_grad():
             logits = before = self._main(images)
         alpha, note = self._main.alphas(), self._main.single_note()
-        if not finite(before):
+        if not da.finite(before):
             return self._fall_back(images, None, "the logits under running statistics are not finite")
-        wide = in_loss_precision(before)
-        unsure, labels = (entropy(wide) / math.log(wide.shape[1])).tolist(), wide.argmax(1).tolist()
+        wide = da.in_loss_precision(before)
+        uncertainties, labels = (da.entropy(wide) / math.log(wide.shape[1])).tolist(), wide.argmax(1).tolist()
         loss = None
-        for image, label, uncertainty in zip(images, labels, unsure, strict=True):
+        for image, label, uncertainty in zip(images, labels, uncertainties, strict=True):
             self._bank.add(image.detach().clone(), label, uncertainty, wide.shape[1])
             if self._bank.seen % self._every == 0:
                 taken = self._update(images)
@@ -142,7 +131,7 @@ class _Rotta(Adaptor):
         if self._predict_after and loss is not None:
             with torch.no_grad():
                 logits = self._main(images)
-        return Adaptation(logits.detach(), before.detach(), loss, alpha, note)
+        return da.Adaptation(logits.detach(), before.detach(), loss, alpha, note)
 
     def _update(self, like: Tensor) -> Tensor | str:
         """Take a step of the student on the bank; return the loss, or why no step can be taken."""
@@ -151,26 +140,26 @@ class _Rotta(Adaptor):
         ages = torch.tensor([self._bank.age(item) for item in items], dtype=torch.float64, device="cpu")
         with self._following():
             with torch.no_grad():
-                target = in_loss_precision(self._main(images)).softmax(1)
+                target = da.in_loss_precision(self._main(images)).softmax(1)
             view = self._pixels.back(cotta_view(self._pixels.of(images), self._random.generator), images)
-            logits = in_loss_precision(self._student(view))
-            # Young images weigh one half, and the older ones less.
+            logits = da.in_loss_precision(self._student(view))
+            # New images have weight one half, older ones less.
             weight = (-ages).sigmoid().to(logits)
             loss = (weight * -(target * logits.log_softmax(1)).sum(1)).mean()
             parameters = list(self._student.learnable().values())
-            why = gradient_step(loss, parameters, self._optimizer) if parameters else None
-            # Their statistics are kept now: the next images of this batch are already predicted.
+            why = da.gradient_step(loss, parameters, self._optimizer) if parameters else None
+            # Keep the statistics now; the following images of this batch are predicted already.
             self._main.end_batch()
             self._student.end_batch()
         if why is not None:
             return why
-        update_ema(self._main, self._student, self._nu)
+        da.update_ema(self._main, self._student, self._nu)
         return loss.detach()
 
     @contextmanager
     def _following(self) -> Iterator[None]:
-        """Let the running statistics of both networks move a share toward the bank's meanwhile."""
-        norms = [n for part in (self._main, self._student) for n in part.norms.values() if isinstance(n, MixedNorm)]
+        """Let the running statistics of both networks move toward the bank's."""
+        norms = [n for part in (self._main, self._student) for n in part.norms.values() if isinstance(n, da.MixedNorm)]
         try:
             for norm in norms:
                 norm.rule = 1.0 - self._share
@@ -208,7 +197,7 @@ def rotta(
     mean: t.Mean = t.IMAGENET_MEAN,
     std: t.Std = t.IMAGENET_STD,
     seed: t.Seed = 0,
-) -> Adaptor:
+) -> da.Adaptor:
     """Robust statistics; a student learns from an image bank.
 
     Args:
@@ -225,7 +214,7 @@ def rotta(
         nu=nu,
         every=update_every,
         bank=BalancedBank(capacity, timeliness=timeliness, uncertainty=uncertainty),
-        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
+        optimizer=da.LazyOptimizer(da.make_optimizer(optimizer, lr=lr, momentum=momentum)),
         pixels=Pixels(mean, std),
         seed=seed,
         reset_every=reset_every,

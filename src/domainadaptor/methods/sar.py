@@ -7,18 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+import domainadaptor as da
+from domainadaptor import method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.copying import unwrap
-from domainadaptor.adaptation.logits import finite, in_loss_precision
-from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.objective import Objective
-from domainadaptor.adaptation.state import make_optimizer
-from domainadaptor.adaptation.step import StepAdaptor, compute_gradients
-from domainadaptor.catalog import method
-from domainadaptor.errors import BadOption
-from domainadaptor.norms.mixed import batch_only
+from domainadaptor.adaptation.step import compute_gradients
 
 __all__ = ["sar"]
 
@@ -39,7 +32,7 @@ def sar(
     steps: t.Steps = 1,
     reset_every: t.ResetEvery = None,
     predict: t.Predict = "before",
-) -> Adaptor:
+) -> da.Adaptor:
     """Sharpness-aware entropy of confident images.
 
     Args:
@@ -50,11 +43,11 @@ def sar(
         lr: Learning rate; the authors use 2.5e-4 for ResNets and 1e-3 for transformers, at batch size 64.
         momentum: SGD momentum.
     """
-    return StepAdaptor(
+    return da.StepAdaptor(
         network,
-        norm=batch_only,
+        norm=da.batch_only,
         objective=SharpnessAwareEntropy(margin=margin, rho=rho, recover_below=recover_below),
-        optimizer=make_optimizer("sgd", lr=lr, momentum=momentum),
+        optimizer=da.make_optimizer("sgd", lr=lr, momentum=momentum),
         steps=steps,
         reset_every=reset_every,
         predict=predict,
@@ -64,11 +57,7 @@ def sar(
 
 
 def skipped(network: nn.Module, skip: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The layers that an option names, or the last stage.
-
-    Raises:
-        BadOption: The network has no such layer.
-    """
+    """Return the layers that the option names, or the last stage; raise BadOption if there is no such layer."""
     plain = unwrap(network)
     if skip is None:
         return last_stage(plain)
@@ -78,14 +67,14 @@ def skipped(network: nn.Module, skip: str | Sequence[str] | None) -> tuple[str, 
     for name in names:
         if name not in known:
             top = ", ".join(child for child, _ in plain.named_children())
-            raise BadOption(f"skip={name!r} is no layer of the network; it has {top}, and what those hold")
+            raise da.BadOption(f"skip={name!r} is not a layer of the network; it has {top}, and the layers inside them")
     return tuple(names)
 
 
 def last_stage(network: nn.Module) -> tuple[str, ...]:
-    """The last stage by the usual names, and the norm after it; nothing where other names are used.
+    """Return the last stage by the usual names, and the norm after it; nothing for other names.
 
-    That is the last of `layer1`, `layer2`, ... and of `stages` or `layers`, or the last quarter of `blocks` or `layer`.
+    It is the last of `layer1`, `layer2`, ... and of `stages` or `layers`, or the last quarter of `blocks` or `layer`.
     """
     found: list[str] = []
     for name, module in [("", network), *network.named_modules()]:
@@ -104,40 +93,38 @@ def last_stage(network: nn.Module) -> tuple[str, ...]:
     return ()
 
 
-class SharpnessAwareEntropy(Objective):
-    """The mean entropy of confident images at the worst point nearby, and its moving average.
+class SharpnessAwareEntropy(da.Objective):
+    """The mean entropy of confident images at the worst point nearby; its moving average triggers a reset.
 
-    The authors' program writes the old average back after a reset, so that it recovers again and again.
+    The authors' program restores the old average after a reset, so that it resets again and again.
     """
 
     kept = ("_average",)
     _average: float | None = None
 
     def __init__(self, *, margin: float, rho: float, recover_below: float | None) -> None:
-        self.margin = margin
-        self.rho = rho
-        self.recover_below = recover_below
+        self.margin, self.rho, self.recover_below = margin, rho, recover_below
         self._classes = 2
 
-    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
-        """Return a loss with the value and the gradient of the entropy uphill, at the weights as they are."""
+    def __call__(self, network: da.AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
+        """Return a function of the current weights with the value and gradient of the entropy at the worst point."""
         self._classes = logits.shape[1]
-        h = entropy(logits)
+        h = da.entropy(logits)
         kept = self._confident(h)
         if not bool(kept.any()):
             return None
         loss = h[kept].mean()
         parameters = list(network.learnable().values())
-        if not finite(*compute_gradients(loss, parameters)):
+        if not da.finite(*compute_gradients(loss, parameters)):
             for p in parameters:
                 p.grad = None
-            return torch.stack([(p * torch.nan).sum() for p in parameters]).sum()  # refused as not finite
+            return torch.stack([(p * torch.nan).sum() for p in parameters]).sum()  # the step is refused as not finite
         held = [p.detach().clone() for p in parameters]
         _climb(parameters, self.rho)
-        uphill = entropy(in_loss_precision(network(images)))
-        kept &= self._confident(uphill)
-        # Without this check, the mean of nothing would turn the weights into NaN, as in the authors' program.
-        second = uphill[kept].mean() if bool(kept.any()) else None
+        worst = da.entropy(da.in_loss_precision(network(images)))
+        kept &= self._confident(worst)
+        # In the authors' program, the mean of no images turns the weights into NaN.
+        second = worst[kept].mean() if bool(kept.any()) else None
         if second is not None:
             compute_gradients(second, parameters)
         with torch.no_grad():
@@ -152,12 +139,12 @@ class SharpnessAwareEntropy(Objective):
                 p.grad = None
         return result
 
-    def after_step(self, network: AdaptiveNetwork, loss: Tensor) -> str | None:
-        """Go back to the source model if the average loss is too low."""
+    def after_step(self, network: da.AdaptiveNetwork, loss: Tensor) -> str | None:
+        """Reset to the source model if the average loss is too low."""
         value = loss.item()
         self._average = value if self._average is None else _KEEP * self._average + (1 - _KEEP) * value
         limit = _RECOVER * math.log(self._classes) if self.recover_below is None else self.recover_below
-        return "the average loss was too low: back to the source model" if self._average < limit else None
+        return "the average loss was too low, so the source model was restored" if self._average < limit else None
 
     def _confident(self, entropies: Tensor) -> Tensor:
         return entropies.detach() < self.margin * math.log(self._classes)
@@ -165,7 +152,7 @@ class SharpnessAwareEntropy(Objective):
 
 @torch.no_grad()
 def _climb(parameters: list[nn.Parameter], rho: float) -> None:
-    """Move a distance of rho along the gradients, which are dropped."""
+    """Move by a distance of rho along the gradients, and drop them."""
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
     norm = torch.stack([g.norm() for g in gradients]).norm()
     for p, gradient in zip(parameters, gradients, strict=True):

@@ -8,20 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD
 
+import domainadaptor as da
+from domainadaptor import Option, method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, NormFactory
-from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.adaptive_network import NormFactory
 from domainadaptor.adaptation.copying import unwrap
-from domainadaptor.adaptation.logits import in_loss_precision
-from domainadaptor.adaptation.objective import Objective
 from domainadaptor.adaptation.predictor import find_head
-from domainadaptor.adaptation.state import SeededGenerator, Stateful
-from domainadaptor.adaptation.step import StepAdaptor
 from domainadaptor.adaptation.trained_head import TrainedHead, trained_head
-from domainadaptor.catalog import method
-from domainadaptor.errors import BadBatch, BadOption
-from domainadaptor.norms.mixed import MixedNorm, batch_only
-from domainadaptor.options import Option
 from domainadaptor.tasks import Task
 from domainadaptor.tasks.jigsaw import Jigsaw
 from domainadaptor.tasks.rotation import Rotation
@@ -34,14 +27,14 @@ TaskStatistics = Annotated[
 ]
 
 _NORMS: dict[str, NormFactory] = {
-    "batch": batch_only,
-    "mixed": partial(MixedNorm, alpha="code", fold=True, variance="unbiased"),  # AdaMixBN
-    "source": partial(MixedNorm, alpha=1.0, fold=False, variance="biased"),
+    "batch": da.batch_only,
+    "mixed": partial(da.MixedNorm, alpha="code", fold=True, variance="unbiased"),  # AdaMixBN
+    "source": partial(da.MixedNorm, alpha=1.0, fold=False, variance="biased"),
 }
 
 
-class Puzzle(Objective):
-    """Cross-entropy of the trained head's answers to changed images, one change an image and step."""
+class TaskLoss(da.Objective):
+    """The cross entropy of the trained head on transformed images, newly drawn for each step."""
 
     uses_logits = False
     needs_features = True
@@ -49,21 +42,21 @@ class Puzzle(Objective):
     def __init__(self, head: TrainedHead, seed: int) -> None:
         self.head = head
         self.idle = ""
-        self._random = SeededGenerator(seed)
+        self._random = da.SeededGenerator(seed)
 
-    def _parts(self) -> Sequence[Stateful]:
+    def _parts(self) -> Sequence[da.Stateful]:
         return (self._random,)
 
-    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
-        """Return the mean over the batch; None for images that cannot be changed so."""
+    def __call__(self, network: da.AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
+        """Return the mean over the batch; None if the images cannot be transformed."""
         assert isinstance(self.head.module, Task)
         try:
-            changed, answers = self.head.module.examples(images, self._random.generator)
-        except BadBatch as error:
+            transformed, labels = self.head.module.examples(images, self._random.generator)
+        except da.BadBatch as error:
             self.idle = str(error)
             return None
-        network(changed)
-        return F.cross_entropy(in_loss_precision(self.head(network.features())), answers)
+        network(transformed)
+        return F.cross_entropy(da.in_loss_precision(self.head(network.features())), labels)
 
 
 def _adapt_by_task(
@@ -78,7 +71,7 @@ def _adapt_by_task(
     head: str | None,
     seed: int,
     **options: Any,
-) -> Adaptor:
+) -> da.Adaptor:
     """Build an adaptor that steps on a task, through the norm layers.
 
     Args:
@@ -94,7 +87,7 @@ def _adapt_by_task(
         **options: Passed on to `StepAdaptor`.
     """
     if isinstance(task, nn.Module) and not isinstance(task, Task):
-        raise BadOption(f"task is a {type(task).__name__}: expected a domainadaptor.tasks.Task, which has examples")
+        raise da.BadOption(f"task is a {type(task).__name__}: expected a domainadaptor.tasks.Task, which has examples")
     plain = unwrap(network)
 
     def fresh() -> Task:
@@ -103,10 +96,10 @@ def _adapt_by_task(
         return make(layer.in_features)
 
     trained = trained_head("task", task, fresh, f"domainadaptor train ... --task {name}", name)
-    return StepAdaptor(
+    return da.StepAdaptor(
         network,
         norm=_NORMS[statistics],
-        objective=Puzzle(trained, seed),
+        objective=TaskLoss(trained, seed),
         optimizer=partial(SGD, lr=lr, momentum=momentum),
         others=statistics != "mixed",
         head=head,
@@ -134,7 +127,7 @@ def rotation(
     predict: t.Predict = "after",
     seed: t.Seed = 0,
     head: t.Head = None,
-) -> Adaptor:
+) -> da.Adaptor:
     """One gradient step on predicting image rotations.
 
     As in DomainAdaptor's comparisons. Its authors instead adapt all shared weights to one image at a time.
@@ -175,7 +168,7 @@ def jigsaw(
     predict: t.Predict = "after",
     seed: t.Seed = 0,
     head: t.Head = None,
-) -> Adaptor:
+) -> da.Adaptor:
     """One gradient step on predicting the order of tiles.
 
     As in DomainAdaptor's comparisons; its authors train with the task and do not adapt.

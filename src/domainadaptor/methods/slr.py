@@ -5,12 +5,9 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from domainadaptor import AdaptiveNetwork, Adaptor, Objective, method
 from domainadaptor import option_types as t
 from domainadaptor.adaptation import losses
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.objective import Objective
-from domainadaptor.catalog import method
 from domainadaptor.methods.sar import skipped
 from domainadaptor.methods.tent import descend
 
@@ -22,20 +19,17 @@ _PUBLISHED = {"authors": (0.025, 1.0, ("layer4",)), "domainadaptor": (1.0, 0.0, 
 
 
 class Ratio(Objective):
-    """A weighted likelihood ratio, plus how far the mean prediction of many batches is from uniform."""
+    """A weighted likelihood ratio, plus the divergence of the running mean prediction from uniform."""
 
     kept = ("_mean", "_next")
     _mean: Tensor | None = None
-    _next: Tensor | None = None  # with this batch
+    _next: Tensor | None = None  # including this batch
 
     def __init__(self, form: str, confidence: float, diversity: float, kappa: float) -> None:
-        self.form = form
-        self.confidence = confidence
-        self.diversity = diversity
-        self.kappa = kappa
+        self.form, self.confidence, self.diversity, self.kappa = form, confidence, diversity, kappa
 
     def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor:
-        """The mean ratio, and the divergence of the running mean from uniform, through this batch's part of it."""
+        """Return the loss, with gradients through this batch's part of the running mean."""
         loss = self.confidence * _RATIOS[self.form](logits).mean()
         if self.diversity == 0:
             return loss
@@ -46,7 +40,7 @@ class Ratio(Objective):
         return loss + self.diversity * ((mean.clamp(min=1e-30).log() + math.log(classes)) * mean).sum()
 
     def end_batch(self) -> None:
-        """A batch counts once in the running mean, however many steps it got."""
+        """Update the running mean, once per batch however many steps it takes."""
         if self._next is not None:
             self._mean, self._next = self._next, None
 

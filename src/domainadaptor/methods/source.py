@@ -2,9 +2,7 @@
 
 from torch import nn
 
-from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.catalog import method
+from domainadaptor import Adaptor, StepAdaptor, method
 
 __all__ = ["source"]
 

@@ -6,14 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor import Adaptor, Option, Predictor, StepAdaptor, batch_only, entropy, method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.predictor import Predictor
-from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.catalog import method
-from domainadaptor.norms.mixed import batch_only
-from domainadaptor.options import Option
 
 __all__ = ["t3a"]
 
@@ -21,10 +15,10 @@ Keep = Annotated[Literal[-1] | int, Option(ge=1)]
 
 
 class _Supports(NamedTuple):
-    """What was seen: never written to, always replaced."""
+    """The stored features; never written to, always replaced."""
 
     features: Tensor  # (S, D)
-    labels: Tensor  # (S,), as the head predicts them
+    labels: Tensor  # (S,), the head's predictions
     entropies: Tensor  # (S,)
 
     def to(self, like: Tensor) -> "_Supports":
@@ -32,10 +26,10 @@ class _Supports(NamedTuple):
 
 
 class Templates(Predictor):
-    """Answers by the product of features with the mean direction of each class's supports.
+    """Predict by the product of features with the mean direction of each class's supports.
 
-    The supports begin with the rows of the head. The authors' program drops the worst support of each class where all
-    are to be kept; here all are.
+    The supports start with the rows of the head. With keep=-1, the authors' program still drops the worst support of
+    each class; this one keeps all.
     """
 
     kept = ("_held",)

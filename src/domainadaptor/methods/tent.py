@@ -4,13 +4,9 @@ from functools import partial
 
 from torch import nn
 
+from domainadaptor import Adaptor, MixedNorm, Objective, StepAdaptor, make_optimizer, method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.objective import Objective, build_objective, of_confident
-from domainadaptor.adaptation.state import make_optimizer
-from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.catalog import method
-from domainadaptor.norms.mixed import MixedNorm
+from domainadaptor.adaptation.objective import build_objective, of_confident
 
 __all__ = ["tent"]
 

@@ -7,16 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import domainadaptor as da
+from domainadaptor import method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.logits import in_loss_precision
-from domainadaptor.adaptation.losses import entropy
-from domainadaptor.adaptation.objective import Objective
-from domainadaptor.adaptation.state import make_optimizer
-from domainadaptor.adaptation.step import StepAdaptor
-from domainadaptor.catalog import method
-from domainadaptor.norms.mixed import batch_only
 
 __all__ = ["tsd"]
 
@@ -31,10 +24,10 @@ class _Seen(NamedTuple):
 
 
 def _seen(features: Tensor, logits: Tensor) -> _Seen:
-    return _Seen(features, logits.softmax(1), entropy(logits), logits.argmax(1))
+    return _Seen(features, logits.softmax(1), da.entropy(logits), logits.argmax(1))
 
 
-class PrototypeAgreement(Objective):
+class PrototypeAgreement(da.Objective):
     """The divergence between the head's predictions and those of class prototypes.
 
     Prototypes are made of the most confident features of every class; at first, of the rows of the head.
@@ -54,7 +47,7 @@ class PrototypeAgreement(Objective):
     def __init__(self, *, keep: int | None, divergence: str, agree: bool, lam: float, neighbors: int) -> None:
         self.keep, self.divergence, self.agree, self.lam, self.neighbors = keep, divergence, agree, lam, neighbors
 
-    def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
+    def __call__(self, network: da.AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
         """Return the mean over the images that count; None if there are none."""
         features = network.features()
         held = self.held = self._add(self._head(network) if self.held is None else self.held, features, logits)
@@ -76,12 +69,12 @@ class PrototypeAgreement(Objective):
         return terms.mean() if len(terms) else None
 
     @torch.no_grad()
-    def _head(self, network: AdaptiveNetwork) -> _Seen:
+    def _head(self, network: da.AdaptiveNetwork) -> _Seen:
         """Return the rows of the source model's head, labeled by the head itself."""
         assert network.tap is not None
         name = network.tap.name
-        rows = in_loss_precision(network.start(f"{name}.weight"))
-        bias = None if network.tap.head.bias is None else in_loss_precision(network.start(f"{name}.bias"))
+        rows = da.in_loss_precision(network.start(f"{name}.weight"))
+        bias = None if network.tap.head.bias is None else da.in_loss_precision(network.start(f"{name}.bias"))
         return _seen(rows.clone(), F.linear(rows, rows, bias))
 
     @torch.no_grad()
@@ -127,7 +120,7 @@ def tsd(
     predict: t.Predict = "before",
     variance: t.Variance = "biased",
     head: t.Head = None,
-) -> Adaptor:
+) -> da.Adaptor:
     """Align features with prototypes of confident features.
 
     Args:
@@ -139,11 +132,11 @@ def tsd(
         lam: Weight of the local term, which pulls predictions of similar features together; 0 in the authors' program.
         neighbors: Stored features that the local term compares each image with.
     """
-    return StepAdaptor(
+    return da.StepAdaptor(
         network,
-        norm=partial(batch_only, variance=variance),
+        norm=partial(da.batch_only, variance=variance),
         objective=PrototypeAgreement(keep=keep, divergence=divergence, agree=agree, lam=lam, neighbors=neighbors),
-        optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
+        optimizer=da.make_optimizer(optimizer, lr=lr, momentum=momentum),
         reset_every=reset_every,
         predict=predict,
         learns="all",
