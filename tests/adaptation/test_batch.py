@@ -27,7 +27,7 @@ def test_the_images_with_bad_pixels_are_named(net, value):
     x = batch(8, 3, 12, 12)
     x[2, 0, 3, 3] = value
     x[5] = value
-    with pytest.raises(BadBatch, match="2 of 8 images, at positions 2, 5;"):
+    with pytest.raises(BadBatch, match=r"2 of 8 images, at positions 2, 5\."):
         da.adapt(net, "domainadaptor-t")(x)
 
 

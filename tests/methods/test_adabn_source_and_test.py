@@ -113,18 +113,18 @@ def test_outputs_of_other_kinds():
 
 def test_both_are_needed_and_must_be_images():
     for options, hint in [
-        ({}, "has no source_images"),
-        ({"source_images": SOURCE}, "has no target_images"),
-        ({"source_images": SOURCE, "target_images": iter(TARGET)}, "more than once"),
+        ({}, "pass source_images="),
+        ({"source_images": SOURCE}, "pass target_images="),
+        ({"source_images": SOURCE, "target_images": iter(TARGET)}, "iterated repeatedly"),
         ({"source_images": SOURCE, "target_images": 3}, "target_images is a int"),
-        ({"source_images": [], "target_images": TARGET}, "source_images holds no images"),
+        ({"source_images": [], "target_images": TARGET}, "source_images: expected images, got none"),
         ({"source_images": SOURCE, "target_images": TARGET, "variance": "none"}, "available: unbiased, biased"),
         ({"source_images": SOURCE, "target_images": TARGET, "batch_size": 0}, "at least 1"),
     ]:
         with pytest.raises(BadOption, match=hint):
             da.adapt(network(), METHOD, **options)
     for wrong, hint in [
-        (["a"], "expected images"),
+        (["a"], "to be images"),
         ([SOURCE[0] * float("nan")], "NaN"),
         ([SOURCE[0] * 1e300], "finite"),
     ]:

@@ -81,7 +81,7 @@ def test_it_is_needed_and_must_fit():
     with pytest.raises(BadOption, match="expected a trained head"):
         da.adapt(network(), "arm", learned_loss=3)
     other = da.adapt(network(), "arm", learned_loss=LearnedLoss(5))
-    with pytest.raises(BadOption, match="for 5 classes, and the network predicts 7"):
+    with pytest.raises(BadOption, match="for 5 classes, but the network predicts 7"):
         other(BATCHES[0])
     for options, hint in [({"learns": "none"}, "available: norms, all"), ({"lr": -1}, "at least 0")]:
         with pytest.raises(BadOption, match=hint):

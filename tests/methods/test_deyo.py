@@ -118,7 +118,7 @@ def test_mistakes_are_explained():
     for options, hint in [
         ({"drop": 2}, "from -1 to 1"),
         ({"patches": 0}, "at least 1"),
-        ({"skip": "nowhere"}, "no layer of the network"),
+        ({"skip": "nowhere"}, "not a layer of the network"),
         ({"seed": -1}, "at least 0"),
     ]:
         with pytest.raises(BadOption, match=hint):

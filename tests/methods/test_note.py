@@ -214,7 +214,7 @@ def test_other_networks_are_refused_with_the_command():
 def test_a_remembered_size_is_the_size():
     adaptor = da.adapt(network(), "note")
     adaptor(BATCHES[0])
-    with pytest.raises(BadBatch, match=r"expected images of shape \(3, 12, 12\)"):
+    with pytest.raises(BadBatch, match=r"Expected images of shape \(3, 12, 12\)"):
         adaptor(BATCHES[0][:, :, :8])
 
 

@@ -186,7 +186,7 @@ def test_statistics_move_at_updates_only():
 def test_a_remembered_size_is_the_size():
     adaptor = da.adapt(network(), "rotta")
     adaptor(BATCHES[0])
-    with pytest.raises(BadBatch, match=r"expected images of shape \(3, 12, 12\)"):
+    with pytest.raises(BadBatch, match=r"Expected images of shape \(3, 12, 12\)"):
         adaptor(BATCHES[0][:, :, :8])
     adaptor.reset()
     adaptor(BATCHES[0][:, :, :8])

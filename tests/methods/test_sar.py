@@ -68,7 +68,7 @@ def test_sar_is_its_literal_loop(options, predict):
     for x, z, back in zip(BATCHES, expected, recovered, strict=True):
         result = adaptor.adapt(x)
         torch.testing.assert_close(result.logits, z, atol=1e-9, rtol=1e-9)
-        assert ("back to the source" in (result.note or "")) == back
+        assert ("source model was restored" in (result.note or "")) == back
     if options.get("recover_below") == 0.35:
         assert 0 < sum(recovered) < 6  # once low is not low for good
     if options.get("recover_below") == 10.0:
@@ -143,7 +143,7 @@ def test_a_name_that_begins_another_skips_its_own_layer_alone():
 
 def test_mistakes_are_explained():
     for options, hint in [
-        ({"skip": "layer9"}, "no layer of the network; it has c1"),
+        ({"skip": "layer9"}, "not a layer of the network; it has c1"),
         ({"skip": 4}, "expected names of layers"),
         ({"rho": -1}, "at least 0"),
         ({"margin": 3}, "from 0 to 1"),

@@ -141,7 +141,7 @@ def test_mistakes_are_explained():
         ({"kappa": 2}, "from 0 to 1"),
         ({"diversity": -1}, "at least 0"),
         ({"skip": [3]}, "expected names of layers"),
-        ({"skip": "bn"}, "no layer of the network"),  # the beginning of a name is none
+        ({"skip": "bn"}, "not a layer of the network"),  # the beginning of a name is none
         ({"optimizer": "adamw"}, "did you mean 'adam'"),
         ({"threshold": 2}, "from 0 to 1"),
     ]:
