@@ -138,29 +138,3 @@ def test_a_wide_set_fits_the_terminal(program, tmp_path):
     done = program("data", "describe", "folders", "--root", root)
     assert all(len(line) <= 100 for line in done.stdout.splitlines() if line[:1] in "┏┃│└")
     assert "…" not in done.stdout
-
-
-def test_speed_compares_loading_with_the_network(program, own, monkeypatch):
-    monkeypatch.setattr("domainadaptor.lab.bench.loading._MIN_SECONDS", 0.02)
-    words = ["data", "speed", "folders", "--root", str(own), "--network", "resnet20", "--size", "32"]
-    rates = json.loads(program(*words, "--domain", "bei Tag", "--json").stdout)
-    *loading, plain = rates
-    assert [rate["way"] for rate in loading][:2] == ["decoded and resized", "from the cache"]
-    assert plain["way"] == "cifar:resnet20 predicts"
-    assert plain["times_plain"] == 1
-    for rate in rates:
-        assert rate["times_plain"] == pytest.approx(rate["images_per_second"] / plain["images_per_second"])
-    shown = program(*words)
-    assert "bei Nacht, at 32x32" in shown.stdout
-    wrong = program(*words, "--domain", "bei Nebel")
-    assert wrong.returncode != 0
-    assert "bei Nebel" in wrong.stderr
-
-
-def test_speed_of_images_that_are_for_testing_alone(program, own, monkeypatch):
-    monkeypatch.setattr("domainadaptor.lab.bench.loading._MIN_SECONDS", 0.02)
-    words = ["data", "speed", "corrupted", "--root", str(own / "bei Tag"), "--network", "resnet20", "--size", "16"]
-    done = program(*words, "--domain", "clean", "--json")
-    assert done.returncode == 0, done.stderr
-    ways = [rate["way"] for rate in json.loads(done.stdout)]
-    assert ways == ["decoded and resized", "from the cache", "cifar:resnet20 predicts"]

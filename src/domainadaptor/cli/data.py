@@ -1,7 +1,6 @@
-"""`domainadaptor data`: list data sets, describe one, and measure how fast it loads."""
+"""`domainadaptor data`: list data sets, and describe one."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,14 +8,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from domainadaptor.cli.help import DATA, NETWORK, RUN, PlainCommand
+from domainadaptor.cli.help import DATA, RUN, PlainCommand
 from domainadaptor.cli.options import DataOptions, parse_data_options
 from domainadaptor.cli.terminal import (
     Dataset,
     Exit,
     Json,
     Root,
-    Size,
     err,
     out,
     print_json,
@@ -31,7 +29,7 @@ if TYPE_CHECKING:  # it takes seconds to import
 
 app = typer.Typer(
     name="data",
-    help="List data sets, describe one, or measure how fast it loads.",
+    help="List data sets, or describe one.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -81,6 +79,7 @@ def describe(
     """Show domains, classes, numbers of images, the split, and skipped files."""
     from domainadaptor.lab.data.contact_sheet import contact_sheet
     from domainadaptor.lab.data.registry import differs_from_published, open_dataset
+    from domainadaptor.lab.files import make_folder, replacing
 
     if output is not None and output.suffix.lower() != ".png":
         raise BadOption(f"--output {str(output)!r}: expected the name of a PNG file, such as sheet.png")
@@ -91,7 +90,9 @@ def describe(
     sheet = contact_sheet(opened) if output else None
     if sheet and output:
         unreadable |= sheet.unreadable
-        sheet.save(output)
+        make_folder(output.parent)
+        with replacing(output) as path:
+            sheet.image.save(path, format="PNG")
     if as_json:
         print_json(_as_json(opened, unreadable, differs, output))
     else:
@@ -102,55 +103,12 @@ def describe(
         raise typer.Exit(Exit.SOME_SKIPPED)
 
 
-@app.command(cls=PlainCommand)
-def speed(
-    dataset: Dataset,
-    network: Annotated[
-        str,
-        typer.Option(metavar="NAME", rich_help_panel=NETWORK, help="Network to compare with."),
-    ] = "resnet18",
-    size: Size = None,
-    domain: Annotated[
-        str | None, typer.Option(metavar="NAME", rich_help_panel=DATA, help="Domain to load. Default: the first.")
-    ] = None,
-    root: Root = None,
-    data_option: DataOptions = None,
-    as_json: Json = False,
-) -> None:
-    """Measure how many images per second are loaded, and how many the network predicts."""
-    from domainadaptor.lab.bench.loading import loading_rates
-    from domainadaptor.lab.data.registry import open_dataset
-    from domainadaptor.lab.networks.zoo import find_network
-
-    side = size or find_network(network).preprocessing.size
-    opened = open_dataset(dataset, root, **parse_data_options(dataset, data_option))
-    name = domain or next(iter(opened.domains))
-    rates = loading_rates(opened.domain(name), network, side)
-    if as_json:
-        print_json([asdict(rate) for rate in rates])
-        return
-    table = Table("", "images per second", "x plain", title=f"{opened.name}, {name}, at {side}x{side}")
-    for rate in rates:
-        table.add_row(rate.way, f"{rate.images_per_second:,.0f}", f"{rate.times_plain:.1f}")
-    out.print(table)
-
-
 def _unreadable(dataset: "DomainDataset", decode: bool) -> dict[str, str]:
     """Return the images that cannot be read, and why."""
     from domainadaptor.lab.data.integrity import unreadable_images
 
-    found: dict[str, str] = {}
-    done = 0
     with progress_bar(len(dataset), "checking images") as bar:
-
-        def advance(more: int) -> None:
-            nonlocal done
-            done += more
-            bar.at(done, len(dataset))
-
-        for name, domain in dataset.domains.items():
-            found |= {f"{name}/{file}": why for file, why in unreadable_images(domain, decode, advance).items()}
-    return found
+        return unreadable_images(dataset, decode, lambda done: bar.at(done, len(dataset)))
 
 
 def _as_json(
@@ -206,28 +164,17 @@ def _class_tables(dataset: "DomainDataset") -> Iterator[Table]:
     if len(columns) > 1 and len(set(map(tuple, columns.values()))) == 1:
         columns = {"in each domain": next(iter(columns.values()))}
     columns["all"] = [sum(found[kind] for found in counts.values()) for kind in dataset.classes]
-    margin = min(_WIDEST, max(map(len, dataset.classes))) + 4
-    for names in _fitting({name: min(_WIDEST, max(len(name), 7)) + 3 for name in columns}, out.width - margin):
+    names = list(columns)
+    fitting = max(1, (out.width - _WIDEST - 4) // (min(_WIDEST, max(7, *map(len, names))) + 3))
+    for start in range(0, len(names), fitting):
         table = Table(show_footer=True)
         table.add_column("class", "all", overflow="fold", max_width=_WIDEST)
-        for name in names:
-            whole = f"{sum(columns[name]):,}"
-            table.add_column(Text(name), whole, justify="right", overflow="fold", max_width=_WIDEST)
-        for at, kind in enumerate(dataset.classes):
-            numbers = [columns[name][at] for name in names]
+        chosen = {name: columns[name] for name in names[start : start + fitting]}
+        for name, numbers in chosen.items():
+            table.add_column(Text(name), f"{sum(numbers):,}", justify="right", overflow="fold", max_width=_WIDEST)
+        for kind, *numbers in zip(dataset.classes, *chosen.values(), strict=True):
             table.add_row(Text(kind), *(Text(f"{number:,}", style="" if number else "red") for number in numbers))
         yield table
-
-
-def _fitting(widths: Mapping[str, int], width: int) -> Iterator[list[str]]:
-    """Yield names in groups that fit the width."""
-    group: list[str] = []
-    for name in widths:
-        if group and sum(widths[other] for other in group) + widths[name] > width:
-            yield group
-            group = []
-        group.append(name)
-    yield group
 
 
 def _split_table(dataset: "DomainDataset") -> Table:

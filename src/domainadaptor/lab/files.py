@@ -17,13 +17,17 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
+def make_folder(folder: Path) -> None:
+    """Create a folder and those above it, if they do not exist."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadFile(f"Cannot create the folder {str(folder)!r}: {error.strerror or error}; choose another") from error
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path whose file replaces `path` at the end; an error leaves `path` as it was.
-
-    Raises:
-        BadFile: The file cannot be written.
-    """
+    """Yield a temporary path whose file replaces `path` at the end; an error leaves `path` as it was."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
@@ -40,15 +44,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
-    """Create a folder and keep other processes out of it; a killed process releases it.
-
-    Raises:
-        BadFile: The folder cannot be created, or another process uses it.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadFile(f"Cannot create the folder {str(folder)!r}: {error.strerror or error}; choose another") from error
+    """Create a folder and keep other processes out of it; a killed process releases it."""
+    make_folder(folder)
     with locked(folder / ".lock") as acquired:
         if not acquired:
             raise BadFile(f"Another process uses {str(folder)!r}; wait for it, or stop it")

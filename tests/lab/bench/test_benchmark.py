@@ -1,15 +1,17 @@
 """The benchmark measures what it says; nothing here asserts how long anything takes."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 from PIL import Image
 
-from domainadaptor.lab.bench.benchmark import compared, run_bench
+from domainadaptor.lab.bench import benchmark
+from domainadaptor.lab.bench.benchmark import earlier_ratio, run_bench
 from domainadaptor.lab.bench.chart import draw
 from domainadaptor.lab.bench.memory import peak_memory
-from domainadaptor.lab.bench.timing import BenchConfig, time_methods
+from domainadaptor.lab.bench.timing import BenchConfig, Timing, time_methods
 from tests.conftest import GoldenNet, stir
 
 SMALL = BenchConfig("cifar:resnet20", 4, 16, rounds=3)
@@ -35,23 +37,43 @@ def test_every_method_is_timed_beside_plain_inference():
 def test_a_round_that_is_slow_for_both_does_not_change_the_ratio(monkeypatch):
     # Plain inference, then the method, three rounds of each; the last number is the reset's.
     seconds = iter([1.0, 2.0, 10.0, 20.0, 3.0, 9.0, 0.5])
-    monkeypatch.setattr("domainadaptor.lab.bench.timing._seconds", lambda job, device: next(seconds))
+    monkeypatch.setattr("domainadaptor.lab.bench.timing.timed", lambda job, device: (None, next(seconds)))
     (timing,) = time_methods(SMALL, stir(GoldenNet()), {"adabn": {}}, lambda _: None)
     assert (timing.ratio_low, timing.ratio, timing.ratio_high) == (2.0, 2.0, 3.0)
     assert (timing.plain_milliseconds, timing.milliseconds, timing.reset_milliseconds) == (3000.0, 9000.0, 500.0)
 
 
 def test_a_report_is_kept_compared_and_drawn(tmp_path):
-    report = run_bench([("", SMALL)], {"adabn": {}, "source": {}}, memory=False, progress=lambda _: None)
+    report = run_bench([SMALL], {"adabn": {}, "source": {}}, memory=False, progress=lambda _: None)
     assert json.loads(json.dumps(report)) == report
     assert report["machine"]["torch"] == torch.__version__
     before = json.loads(json.dumps(report))
     before["rows"] = before["rows"][:1]
     before["rows"][0]["ratio"] = 9.0
-    assert [earlier for _, earlier in compared(report, before)] == [9.0, None]
+    assert [earlier_ratio(row, before) for row in report["rows"]] == [9.0, None]
     draw(report, tmp_path / "bench.png")
     with Image.open(tmp_path / "bench.png") as picture:
         assert picture.width > 400
+
+
+def test_configurations_that_do_not_fit_into_memory_are_skipped(monkeypatch, tmp_path):
+    # A method that takes a megabyte per image, on a machine with 50 megabytes to spare: 40 may be used.
+    monkeypatch.setattr(benchmark, "peak_memory", lambda config, *_: float(config.batch_size))
+    monkeypatch.setattr(benchmark, "available_memory", lambda _: 50e6)
+    timing = Timing("adabn", 2.0, 1.0, 2.0, 1.9, 2.1, 500.0, 1.0, 1.0)
+    monkeypatch.setattr(benchmark, "time_methods", lambda *_: [timing])
+    kept = []
+    configs = [replace(SMALL, batch_size=images) for images in (1, 64, 8)]
+    report = run_bench(configs, {"adabn": {}}, True, lambda _: None, lambda now: kept.append(len(now["rows"])))
+    assert [point["batch_size"] for point in report["skipped"]] == [64]
+    assert report["skipped"][0]["reason"] == "needs about 64 MB, but only 40 MB are available"
+    assert [row["batch_size"] for row in report["rows"]] == [1, 8]
+    assert kept == [1, 1, 2]
+
+
+def test_nothing_measured_is_nothing_drawn(tmp_path):
+    draw({"rows": [], "skipped": []}, tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
 
 
 @pytest.mark.slow

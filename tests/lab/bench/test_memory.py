@@ -6,7 +6,7 @@ from torch import nn
 
 import domainadaptor as da
 from domainadaptor.lab.allocator import release_freed_memory
-from domainadaptor.lab.peak_memory import used_memory
+from domainadaptor.lab.measure import used_memory
 from tests.conftest import batch, stir
 
 

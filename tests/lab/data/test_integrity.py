@@ -1,18 +1,18 @@
 import pytest
 
-from domainadaptor.lab.data import integrity as damage
+from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.image_folder import read_image_folders
 from domainadaptor.lab.data.integrity import unreadable_images
 from tests.lab.data.trees import picture, plain_domain, plant
 
 
 @pytest.mark.parametrize("decode", [False, True])
-def test_all_images_are_looked_at_in_parts(monkeypatch, decode):
-    monkeypatch.setattr(damage, "_CHUNK", 4)
+def test_all_images_are_checked(decode):
     steps = []
-    found = unreadable_images(plain_domain(count=10, broken=(0, 9)), decode, steps.append)
-    assert found == {"000": "000 is broken", "009": "009 is broken"}
-    assert steps == [4, 4, 2]
+    data = DomainDataset("mine", ("x", "y", "z"), {"only": plain_domain("only", 210, broken=(0, 9))}, "")
+    found = unreadable_images(data, decode, steps.append)
+    assert found == {"only/000": "000 is broken", "only/009": "009 is broken"}
+    assert steps == [100, 200, 210]
 
 
 def test_headers_and_whole_files(tmp_path):
@@ -20,6 +20,6 @@ def test_headers_and_whole_files(tmp_path):
     whole = picture(tmp_path / "photo/dog/cut.png", (64, 64)).read_bytes()
     (tmp_path / "photo/dog/cut.png").write_bytes(whole[:60])
     (tmp_path / "photo/dog/page.png").write_text("<html>")
-    domain = read_image_folders("pets", {"photo": tmp_path / "photo"}, 0).domains["photo"]
-    assert set(unreadable_images(domain, False, lambda _: None)) == {"dog/page.png"}
-    assert set(unreadable_images(domain, True, lambda _: None)) == {"dog/cut.png", "dog/page.png"}
+    data = read_image_folders("pets", {"photo": tmp_path / "photo"}, 0)
+    assert set(unreadable_images(data, False, lambda _: None)) == {"photo/dog/page.png"}
+    assert set(unreadable_images(data, True, lambda _: None)) == {"photo/dog/cut.png", "photo/dog/page.png"}

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,31 +12,19 @@ import torch
 import domainadaptor
 from domainadaptor.lab.bench.memory import peak_memory
 from domainadaptor.lab.bench.timing import BenchConfig, time_methods
+from domainadaptor.lab.measure import available_memory
 from domainadaptor.lab.networks.zoo import find_network
-from domainadaptor.lab.peak_memory import available_memory
 
 BenchRow: TypeAlias = dict[str, Any]
 BenchReport: TypeAlias = dict[str, Any]
 Methods: TypeAlias = Mapping[str, Mapping[str, Any]]  # name -> options
 
-# Of a benchmark of how cost grows.
-GROWTH_METHODS = ("adamixbn", "tent", "domainadaptor-t")
-BATCH_SIZES = (1, 4, 16, 64, 256)
-SIDES = (64, 128, 224, 320, 384)
-NETWORKS = ("mobilenet_v2", "tf_efficientnet_lite0", "resnet18", "resnet50", "resnet101")
 _USABLE = 0.8  # share of the available memory; the rest is for other programs
 _PROBE = 8  # memory is estimated with a batch that is this many times smaller
 
 
-def vary_one(base: BenchConfig) -> Iterator[tuple[str, BenchConfig]]:
-    """Yield configurations in which one of batch size, image size and network differs from the base, with its name."""
-    yield from (("batch size", replace(base, batch_size=images)) for images in BATCH_SIZES)
-    yield from (("side", replace(base, size=side)) for side in SIDES)
-    yield from (("network", replace(base, network=find_network(name).name)) for name in NETWORKS)
-
-
 def run_bench(
-    configs: Iterable[tuple[str, BenchConfig]],
+    configs: Iterable[BenchConfig],
     methods: Methods,
     memory: bool,
     progress: Callable[[str], None],
@@ -45,7 +33,7 @@ def run_bench(
     """Time every method on every configuration and report the machine and versions as well.
 
     Args:
-        configs: Each with what is varied: "batch size", "side", "network", or "" for a comparison of methods.
+        configs: What to measure.
         methods: Name -> options.
         memory: Also measure peak memory; configurations that do not fit are listed as skipped.
         progress: Called with what is being measured.
@@ -57,18 +45,18 @@ def run_bench(
         "rows": [],
         "skipped": [],
     }
-    for axis, config in configs:
+    for config in configs:
         if memory:
             progress(f"{title(asdict(config))}: checking whether it fits into memory")
-        if memory and (reason := too_large(config, methods)):
-            report["skipped"].append({"axis": axis, **asdict(config), "reason": reason})
+        if memory and (reason := _too_large(config, methods)):
+            report["skipped"].append({**asdict(config), "reason": reason})
         else:
-            report["rows"] += _measure(axis, config, methods, memory, progress)
+            report["rows"] += _measure(config, methods, memory, progress)
         save(report)
     return report
 
 
-def too_large(config: BenchConfig, methods: Methods) -> str:
+def _too_large(config: BenchConfig, methods: Methods) -> str:
     """Return why a configuration does not fit into memory, estimated with a smaller batch; "" if it does."""
     if config.batch_size < _PROBE:
         return ""
@@ -79,12 +67,9 @@ def too_large(config: BenchConfig, methods: Methods) -> str:
     return "" if needed <= usable else f"needs about {needed:,.0f} MB, but only {usable:,.0f} MB are available"
 
 
-def _measure(
-    axis: str, config: BenchConfig, methods: Methods, memory: bool, progress: Callable[[str], None]
-) -> list[BenchRow]:
+def _measure(config: BenchConfig, methods: Methods, memory: bool, progress: Callable[[str], None]) -> list[BenchRow]:
     network = find_network(config.network).build(1000, config.seed)
-    timings = time_methods(config, network, methods, progress)
-    rows: list[BenchRow] = [{"axis": axis, **asdict(config), **asdict(timing)} for timing in timings]
+    rows: list[BenchRow] = [asdict(config) | asdict(t) for t in time_methods(config, network, methods, progress)]
     if memory:
         progress(f"{title(asdict(config))}: memory of plain inference")
         plain = peak_memory(config, "", {})
@@ -100,29 +85,29 @@ def title(point: Mapping[str, Any]) -> str:
     return f"{point['network'].rpartition(':')[2]}, {point['batch_size']} x {point['size']}²"
 
 
-def compared(now: BenchReport, before: BenchReport) -> list[tuple[BenchRow, float | None]]:
-    """Return each row of a report with the ratio of the same measurement in an earlier report."""
-    earlier = {_identity(row): float(row["ratio"]) for row in before["rows"]}
-    return [(row, earlier.get(_identity(row))) for row in now["rows"]]
+def by_config(report: BenchReport) -> dict[str, list[BenchRow]]:
+    """Return the rows of each configuration, by its title."""
+    groups: dict[str, list[BenchRow]] = {}
+    for row in report["rows"]:
+        groups.setdefault(title(row), []).append(row)
+    return groups
 
 
-def _identity(row: BenchRow) -> tuple[Any, ...]:
-    return row.get("axis", ""), row["network"], row["method"], row["batch_size"], row["size"], row["device"]
+def earlier_ratio(row: BenchRow, before: BenchReport) -> float | None:
+    """Return the ratio of the same measurement in an earlier report."""
+    same = ("network", "method", "batch_size", "size", "device")
+    return next((old["ratio"] for old in before["rows"] if all(old[key] == row[key] for key in same)), None)
 
 
 def _machine() -> dict[str, Any]:
+    path = Path("/proc/cpuinfo")  # platform.processor() is empty on most Linux systems
+    lines = path.read_text().splitlines() if path.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
-        "processor": _processor(),
+        "processor": names[0] if names else platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "domainadaptor": domainadaptor.__version__,
     }
-
-
-def _processor() -> str:
-    path = Path("/proc/cpuinfo")  # platform.processor() is empty on most Linux systems
-    lines = path.read_text().splitlines() if path.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

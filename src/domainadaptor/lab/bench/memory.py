@@ -13,18 +13,12 @@ import domainadaptor
 from domainadaptor.errors import AdaptationError
 from domainadaptor.lab.allocator import keep_freed_memory
 from domainadaptor.lab.bench.timing import BenchConfig, random_images
+from domainadaptor.lab.measure import PeakMemory
 from domainadaptor.lab.networks.zoo import find_network
-from domainadaptor.lab.peak_memory import PeakMemory
 
 
 def peak_memory(config: BenchConfig, method: str, options: Mapping[str, Any]) -> float | None:
-    """Return peak megabytes above network and images; None where the system does not report it.
-
-    Args:
-        config: What to measure.
-        method: Name of the method; "" for plain inference.
-        options: Options of the method.
-    """
+    """Return peak megabytes of a method ("": plain inference) above network and images; None where unknown."""
     request = json.dumps({"config": asdict(config), "method": method, "options": dict(options)})
     command = [sys.executable, "-m", "domainadaptor.lab.bench.memory"]
     done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
@@ -39,15 +33,11 @@ def peak_memory(config: BenchConfig, method: str, options: Mapping[str, Any]) ->
 def _measure(config: BenchConfig, method: str, options: Mapping[str, Any]) -> float | None:
     network = find_network(config.network).build(1000).to(config.device).to(memory_format=torch.channels_last)
     images = random_images(config)
-    adaptor = domainadaptor.adapt(network, method, **options) if method else None
+    predict = domainadaptor.adapt(network, method, **options) if method else network
     memory = PeakMemory(config.device)
     for _ in range(2):
-        with memory:
-            if adaptor is None:
-                with torch.no_grad():
-                    network(images)
-            else:
-                adaptor(images)
+        with memory.measured(), torch.set_grad_enabled(bool(method)):
+            predict(images)
     return memory.megabytes()
 
 

@@ -4,7 +4,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 import domainadaptor
+from domainadaptor.lab.measure import timed
 from domainadaptor.profiling import PHASES
 
 
@@ -47,10 +48,7 @@ class Timing:
 
 
 def time_methods(
-    config: BenchConfig,
-    network: nn.Module,
-    methods: Mapping[str, Mapping[str, Any]],
-    progress: Callable[[str], None],
+    config: BenchConfig, network: nn.Module, methods: Mapping[str, Mapping[str, Any]], progress: Callable[[str], None]
 ) -> list[Timing]:
     """Time each method, name -> options, and plain inference in channels-last memory format."""
     device = torch.device(config.device)
@@ -60,7 +58,7 @@ def time_methods(
     for name, options in methods.items():
         start = time.perf_counter()
         adaptors[name] = domainadaptor.adapt(network, name, **options)
-        wrapping[name] = time.perf_counter() - start
+        wrapping[name] = 1000 * (time.perf_counter() - start)
 
     @torch.no_grad()
     def plain() -> None:
@@ -75,12 +73,24 @@ def time_methods(
         # Interleaved, so that a machine that slows down affects all of them.
         for name, job in jobs.items():
             progress(f"{config.network}, round {number + 1}: {name or 'plain inference'}")
-            times[name].append(_seconds(job, device))
+            times[name].append(timed(job, device)[1])
     timings = []
     for name, adaptor in adaptors.items():
-        phases = _phases(jobs[name])
-        resetting = _seconds(adaptor.reset, device)
-        timings.append(_timing(name, times[name], times[""], config.batch_size, wrapping[name], resetting, phases))
+        median = statistics.median(times[name])
+        ratios = sorted(own / base for own, base in zip(times[name], times[""], strict=True))
+        timing = Timing(
+            name,
+            milliseconds=1000 * median,
+            plain_milliseconds=1000 * statistics.median(times[""]),
+            ratio=statistics.median(ratios),
+            ratio_low=ratios[len(ratios) // 4],
+            ratio_high=ratios[-1 - len(ratios) // 4],
+            images_per_second=config.batch_size / median,
+            wrap_milliseconds=wrapping[name],
+            phases=_phases(jobs[name]),
+            reset_milliseconds=1000 * timed(adaptor.reset, device)[1],
+        )
+        timings.append(timing)
     return timings
 
 
@@ -89,44 +99,6 @@ def random_images(config: BenchConfig) -> Tensor:
     generator = torch.Generator().manual_seed(config.seed)
     images = torch.randn(config.batch_size, 3, config.size, config.size, generator=generator)
     return images.to(config.device).to(memory_format=torch.channels_last)
-
-
-def _seconds(job: Callable[[], object], device: torch.device) -> float:
-    _wait(device)
-    start = time.perf_counter()
-    job()
-    _wait(device)
-    return time.perf_counter() - start
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def _timing(
-    method: str,
-    own: Sequence[float],
-    plain: Sequence[float],
-    batch_size: int,
-    wrapping: float,
-    resetting: float,
-    phases: Mapping[str, float],
-) -> Timing:
-    median = statistics.median(own)
-    ratios = sorted(a / b for a, b in zip(own, plain, strict=True))
-    return Timing(
-        method,
-        milliseconds=1000 * median,
-        plain_milliseconds=1000 * statistics.median(plain),
-        ratio=statistics.median(ratios),
-        ratio_low=ratios[len(ratios) // 4],
-        ratio_high=ratios[-1 - len(ratios) // 4],
-        images_per_second=batch_size / median,
-        wrap_milliseconds=1000 * wrapping,
-        reset_milliseconds=1000 * resetting,
-        phases=phases,
-    )
 
 
 def _phases(job: Callable[[], object]) -> dict[str, float]:
@@ -141,11 +113,11 @@ def _phases(job: Callable[[], object]) -> dict[str, float]:
 def _silent_stderr() -> Iterator[None]:
     """Hide what the profiler writes to standard error about missing GPUs, bypassing Python."""
     sys.stderr.flush()
-    kept, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, 2)
+    kept = os.dup(2)
     try:
-        yield
+        with open(os.devnull, "w") as devnull:
+            os.dup2(devnull.fileno(), 2)
+            yield
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-        os.close(devnull)

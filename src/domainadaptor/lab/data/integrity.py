@@ -1,36 +1,30 @@
-"""Finding the images of a domain that cannot be read."""
+"""Finding the images of a data set that cannot be read."""
 
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.data.domains import Domain
-
-_CHUNK = 256  # images per round, which bounds the memory
+from domainadaptor.lab.data.domains import Domain, DomainDataset
 
 
-def unreadable_images(domain: Domain, decode: bool, advance: Callable[[int], None]) -> dict[str, str]:
-    """Return image -> why it cannot be read.
+def unreadable_images(dataset: DomainDataset, decode: bool, progress: Callable[[int], None]) -> dict[str, str]:
+    """Return domain/image -> why it cannot be read; without `decode`, only headers are read."""
 
-    Args:
-        domain: The domain to check.
-        decode: Decode images completely, which also finds truncated files; otherwise only headers are read.
-        advance: Called with the number of images that were checked since the last call.
-    """
-
-    def problem(name: str) -> str | None:
+    def problem(job: tuple[Domain, str]) -> str:
+        domain, name = job
         try:
             domain.read(name) if decode else domain.read.check(name)
         except BadFile as error:
             return str(error)
-        return None
+        return ""
 
+    jobs = [(domain, example.name) for domain in dataset.domains.values() for example in domain.examples]
     found: dict[str, str] = {}
-    names = [example.name for example in domain.examples]
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        for start in range(0, len(names), _CHUNK):
-            chunk = names[start : start + _CHUNK]
-            found |= {name: why for name, why in zip(chunk, pool.map(problem, chunk), strict=True) if why}
-            advance(len(chunk))
+        for done, ((domain, name), why) in enumerate(zip(jobs, pool.map(problem, jobs), strict=True), start=1):
+            if why:
+                found[f"{domain.name}/{name}"] = why
+            if done % 100 == 0 or done == len(jobs):
+                progress(done)
     return found

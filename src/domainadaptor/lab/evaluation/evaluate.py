@@ -1,6 +1,5 @@
 """Runs an adaptor through the segments of a protocol; no method sees labels."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,7 @@ from domainadaptor.lab.data.prefetch import prefetch
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.evaluation.protocols import ImageRef, Segment
 from domainadaptor.lab.evaluation.scores import Tally
-from domainadaptor.lab.peak_memory import PeakMemory
+from domainadaptor.lab.measure import PeakMemory, timed
 
 Counted = Callable[[int, int], None]  # images done, total
 PlainLogits = MutableMapping[tuple[ImageRef, ...], Tensor]  # batch -> logits of the source model
@@ -59,7 +58,7 @@ def evaluate(
     progress: Counted = lambda *_: None,
     known: PlainLogits | None = None,
 ) -> dict[str, Any]:
-    """Adapt to every batch in turn and count correct predictions.
+    """Adapt to every batch in turn, count correct predictions, and return fields of `EvaluationRecord`.
 
     Args:
         adaptor: The adaptor; it is reset where a segment says so, and at the end.
@@ -68,9 +67,6 @@ def evaluate(
         classes: Number of classes.
         progress: Called after each batch with the number of images done and in total.
         known: Logits of the source model from earlier calls with the same network and images; new ones are added.
-
-    Returns:
-        Scores, segments, alpha, seconds, memory, fell_back and notes: fields of `lab.records.runs.EvaluationRecord`.
     """
     run = _Run(adaptor, images, classes, {} if known is None else known, PeakMemory(images.device))
     run.lines = [{"name": s.name, "fresh": s.fresh, "images": 0, "right": 0, "source_right": 0} for s in segments]
@@ -81,7 +77,7 @@ def evaluate(
             adaptor.reset()
         current = number
         if items:
-            run.batch(number, items, pixels)
+            run.batch(run.lines[number], items, pixels)
             progress(run.images_done, total)
     adaptor.reset()
     return run.result()
@@ -100,37 +96,32 @@ class _Run:
     tallies: dict[str, Tally] = field(default_factory=dict)
     alpha: dict[str, list[float]] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
-    batches: int = 0
     images_done: int = 0
     fell_back: int = 0
-    adapting: float = 0.0
-    # Batches on which the source model was timed too.
-    compared: dict[str, float] = field(default_factory=lambda: {"batches": 0, "adapting": 0.0, "plain": 0.0})
+    adapting: list[float] = field(default_factory=list)  # seconds of each batch
+    compared: list[tuple[float, float]] = field(default_factory=list)  # seconds if plain inference was timed too
 
-    def batch(self, number: int, items: list[ImageRef], pixels: Tensor) -> None:
-        device = self.loader.device
+    def batch(self, line: dict[str, Any], items: list[ImageRef], pixels: Tensor) -> None:
+        device, key = self.loader.device, tuple(items)
         batch = pixels.to(device, memory_format=torch.channels_last)
-        key = tuple(items)
         plain_took = None
-        if self.batches < _TIMED or key not in self.known:
-            plain, plain_took = _timed(lambda: _plain(self.adaptor, batch), device)
+        if len(self.adapting) < _TIMED or key not in self.known:
+            plain, plain_took = timed(lambda: _plain(self.adaptor, batch), device)
             self.known[key] = plain.float().cpu()
-        with self.memory:
-            result, took = _timed(lambda: self.adaptor.adapt(batch), device)
-        self.adapting += took
+        with self.memory.measured():
+            result, took = timed(lambda: self.adaptor.adapt(batch), device)
+        self.adapting.append(took)
         if plain_took is not None:
-            added = {"batches": 1, "adapting": took, "plain": plain_took}
-            self.compared = {name: value + added[name] for name, value in self.compared.items()}
-        self._count(number, items, self.known[key], result.before.float().cpu(), result.logits.float().cpu())
+            self.compared.append((took, plain_took))
+        self._count(line, items, self.known[key], result.before.float().cpu(), result.logits.float().cpu())
         for layer, value in result.alpha.items():
             self.alpha.setdefault(layer, []).append(value)
         if result.note:
             self.notes[result.note] = None
         self.fell_back += result.fell_back
-        self.batches += 1
         self.images_done += len(items)
 
-    def _count(self, number: int, items: list[ImageRef], *logits: Tensor) -> None:
+    def _count(self, line: dict[str, Any], items: list[ImageRef], *logits: Tensor) -> None:
         """Add logits of the source model, before the step, and after it to the domains and the segment."""
         for domain in dict.fromkeys(item.domain for item in items):
             at = [place for place, item in enumerate(items) if item.domain == domain]
@@ -138,21 +129,21 @@ class _Run:
             tally = self.tallies.setdefault(domain, Tally(self.classes))
             tally.add(own, [self.loader.name(item) for item in own], *(values[at] for values in logits))
         labels = torch.tensor([item.label for item in items])
-        line = self.lines[number]
         line["images"] += len(items)
         line["right"] += int((logits[2].argmax(1) == labels).sum())
         line["source_right"] += int((logits[0].argmax(1) == labels).sum())
 
     def result(self) -> dict[str, Any]:
+        adapting, plain = (round(sum(pair[at] for pair in self.compared), 4) for at in range(2))
         return {
             "scores": {domain: tally.score() for domain, tally in self.tallies.items()},
             "segments": self.lines,
             "alpha": {layer: round(sum(values) / len(values), 6) for layer, values in self.alpha.items()},
             "seconds": {
-                "batches": self.batches,
+                "batches": len(self.adapting),
                 "images": self.images_done,
-                "adapting": round(self.adapting, 4),
-                "compared": {name: round(value, 4) for name, value in self.compared.items()},
+                "adapting": round(sum(self.adapting), 4),
+                "compared": {"batches": len(self.compared), "adapting": adapting, "plain": plain},
             },
             "memory": self.memory.megabytes(),
             "fell_back": self.fell_back,
@@ -164,16 +155,3 @@ def _plain(adaptor: Adaptor, batch: Tensor) -> Tensor:
     """Return the logits of the source model without the adaptor's checks, as the baseline for times."""
     with torch.no_grad():
         return read_logits(adaptor.source(batch.clone()), adaptor.output, len(batch))
-
-
-def _timed(work: Callable[[], Any], device: torch.device) -> tuple[Any, float]:
-    _synchronize(device)
-    start = time.perf_counter()
-    result = work()
-    _synchronize(device)
-    return result, time.perf_counter() - start
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type != "cpu":  # a GPU still works after the call returned
-        torch.accelerator.synchronize(device)

@@ -1,35 +1,49 @@
-"""Peak memory of a piece of work, and how much memory is used and available."""
+"""Time and peak memory of a piece of work, and how much memory is available."""
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from typing import TypeVar
 
 import psutil
 import torch
 
 from domainadaptor.lab.allocator import release_freed_memory
 
+T = TypeVar("T")
+
+
+def timed(work: Callable[[], T], device: torch.device) -> tuple[T, float]:
+    """Return the result of some work and its seconds, including what a GPU still does after the call."""
+    _synchronize(device)
+    start = time.perf_counter()
+    result = work()
+    _synchronize(device)
+    return result, time.perf_counter() - start
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
 
 class PeakMemory:
-    """Context manager that measures peak memory; it can be entered repeatedly and keeps the highest peak."""
+    """Measures the peak memory of one or several pieces of work and keeps the highest."""
 
     def __init__(self, device: torch.device | str) -> None:
         self._device = torch.device(device)
-        self._before: float | None = None
         self._highest: float | None = None
         release_freed_memory()
 
-    def __enter__(self) -> "PeakMemory":
-        """Start a measurement."""
-        self._before = self._start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the measurement."""
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Measure what happens inside the `with` block."""
+        before = self._start()
+        yield
         peak = self._peak()
-        if peak is not None and self._before is not None:
-            self._highest = max(self._highest or 0.0, peak - self._before)
+        if peak is not None and before is not None:
+            self._highest = max(self._highest or 0.0, peak - before)
 
     def megabytes(self) -> float | None:
         """Return the highest peak above the start, or None where the system does not report it."""

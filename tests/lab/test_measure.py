@@ -5,15 +5,15 @@ import sys
 import pytest
 import torch
 
-from domainadaptor.lab.peak_memory import PeakMemory, available_memory, used_memory
+from domainadaptor.lab.measure import PeakMemory, available_memory, used_memory
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can reset the peak")
 def test_the_highest_of_several_peaks_counts():
     memory = PeakMemory("cpu")
     assert memory.megabytes() is None
-    for megabytes in (20, 80, 5):
-        with memory:
+    for megabytes in (5, 80, 20):
+        with memory.measured():
             torch.ones(megabytes * 250_000)  # floats of four bytes
     assert memory.megabytes() == pytest.approx(80, abs=15)
 
