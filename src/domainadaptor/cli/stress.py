@@ -77,12 +77,11 @@ def stress(
 ) -> None:
     """Measure a method's accuracy under hostile streams of batches."""
     from domainadaptor.lab.data.registry import open_dataset
-    from domainadaptor.lab.files import replacing
+    from domainadaptor.lab.files import make_folder, replacing
     from domainadaptor.lab.method_inputs import options_from
     from domainadaptor.lab.networks.loading import load_network
     from domainadaptor.lab.stress.chart import draw
-    from domainadaptor.lab.stress.sampling import sample
-    from domainadaptor.lab.stress.streams import KINDS
+    from domainadaptor.lab.stress.streams import KINDS, sample
     from domainadaptor.lab.stress.stress_run import StressConfig, StressTest
     from domainadaptor.options import check_choice
 
@@ -108,12 +107,11 @@ def stress(
         kinds=tuple(kind or KINDS),
         guards=(True, False) if guard is None else (guard,),
     )
-    print_text(_announcement(len(test.kinds) * len(test.guards), batches, test.estimate_seconds()), err)
     with progress_bar(test.total_batches()) as bar:
         report = test.run(bar.step, _show_course)
     notes = [*opened.notes, *notes]
     record = {"network": opened.name, "dataset": data.name, "domain": main, **report.as_json(), "notes": notes}
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     with replacing(output / "stress.json") as path:
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     with replacing(output / "stress.png") as path:
@@ -124,12 +122,6 @@ def stress(
     _show(report)
     show_notes(notes)
     print_text(f"Record: {output / 'stress.json'}   chart: {output / 'stress.png'}")
-
-
-def _announcement(streams: int, batches: int, seconds: float) -> str:
-    count = f"{streams} stream{'' if streams == 1 else 's'} of {batches} batch{'' if batches == 1 else 'es'}"
-    time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-    return f"{count}: about {time}; --kind and --batches make it shorter"
 
 
 def _show_course(course: "Course") -> None:
@@ -148,17 +140,12 @@ def _show(report: "StressReport") -> None:
     for column in ("with guard: lowest", "last", "resets", "without: lowest", "last"):
         table.add_column(column, justify="right")
     for kind in report.kinds():
-        with_guard, without = report.of(kind, True), report.of(kind, False)
-        resets = "" if with_guard is None else str(len(with_guard.trips))
-        table.add_row(kind, *_numbers(with_guard), resets, *_numbers(without))
+        guarded, free = report.of(kind, True), report.of(kind, False)
+        cells = [f"{guarded.lowest:.1f}", f"{guarded.last:.1f}", str(len(guarded.trips))] if guarded else [""] * 3
+        table.add_row(kind, *cells, *([f"{free.lowest:.1f}", f"{free.last:.1f}"] if free else []))
     out.print(table)
     print_text(f"Source model: {report.source:.1f} %. {report.method} before any batch: {report.start:.1f} %.")
     for guard, words in ((True, "With"), (False, "Without")):
-        points = report.loss(guard)
-        if points is not None:
+        if (points := report.loss(guard)) is not None:
             below = f"at worst {points:.1f} points below" if points > 0 else "never worse than"
             print_text(f"{words} the guard, hostile streams: {below} the source model.")
-
-
-def _numbers(course: "Course | None") -> tuple[str, str]:
-    return ("", "") if course is None else (f"{course.lowest:.1f}", f"{course.last:.1f}")

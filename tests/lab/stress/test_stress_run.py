@@ -12,8 +12,7 @@ from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.data.sets.digits import CLASSES
 from domainadaptor.lab.stress.chart import draw
-from domainadaptor.lab.stress.sampling import sample
-from domainadaptor.lab.stress.streams import LabeledImages, StreamImages, stream
+from domainadaptor.lab.stress.streams import LabeledImages, StreamImages, sample, stream
 from domainadaptor.lab.stress.stress_run import StressConfig, StressTest
 from tests.conftest import GoldenNet, batch, stir
 from tests.lab.data.trees import plain_domain
@@ -47,7 +46,6 @@ def probe(net):
 def report(net, pool, probe):
     seen, finished = [], []
     test = StressTest(net, "tent", {"lr": 0.02}, pool, probe, SETTING, KINDS, guards=(True, False))
-    assert test.estimate_seconds() > 0
     found = test.run(seen.append, finished.append)
     assert len(seen) == test.total_batches() == 60
     assert tuple(finished) == found.courses
@@ -99,8 +97,8 @@ def test_the_picture_is_drawn(report, tmp_path):
 
 
 def test_a_sample_of_digits(monkeypatch):
-    monkeypatch.setattr("domainadaptor.lab.stress.sampling._MAIN", 150)
-    monkeypatch.setattr("domainadaptor.lab.stress.sampling._OTHER", 20)
+    monkeypatch.setattr("domainadaptor.lab.stress.streams._MAIN", 150)
+    monkeypatch.setattr("domainadaptor.lab.stress.streams._OTHER", 20)
     seen = Preprocessing(20, 20, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
     pool, probe, notes = sample(open_dataset("digits"), "pen", CLASSES, seen, probe=50, seed=0)
     assert list(pool.domains) == ["pen", "chalk", "photo", "neon"]

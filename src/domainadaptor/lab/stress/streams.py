@@ -1,14 +1,28 @@
-"""Streams of batches that mislead adaptation, and ordinary ones for comparison."""
+"""Streams of batches that mislead adaptation, ordinary ones for comparison, and a fixed probe."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.lab.data.corrupted import Constants, CorruptedReader, FittedReader
+from domainadaptor.lab.data.domains import Domain, DomainDataset
+from domainadaptor.lab.data.image_cache import DomainImages
+from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.seeds import derived_seed
 from domainadaptor.options import check_choice
+
+HOSTILE = ("one-class", "sorted", "noise", "constant", "alternating", "tiny")
+ORDINARY = ("shuffled", "domains")
+KINDS = (*HOSTILE, *ORDINARY)
+
+_MAIN, _OTHER = 2000, 256  # images of the main domain, and of each other domain
+_CORRUPTIONS = ("gaussian_noise", "motion_blur", "fog", "contrast")  # one of each family
+_SEVERITY = 5
+_SMALL = 64  # images up to this side get the corruptions of CIFAR-10-C
 
 
 class LabeledImages(NamedTuple):
@@ -31,95 +45,99 @@ class StreamImages:
         return self.domains[self.main]
 
 
-class _Request(NamedTuple):
-    """One batch of a stream."""
-
-    source: StreamImages
-    at: int
-    batches: int
-    size: int
-    first: torch.Generator  # in the same state for every batch
-    generator: torch.Generator
-
-    def some(self, images: Tensor, size: int | None = None) -> Tensor:
-        """Draw images with replacement."""
-        return images[torch.randint(len(images), (size or self.size,), generator=self.generator)]
-
-    def classes(self) -> list[int]:
-        return sorted(set(self.source.of_main().labels.tolist()))
-
-    def of_class(self, label: int) -> Tensor:
-        images, labels = self.source.of_main()
-        return images[labels == label]
-
-
-def _one_class(request: _Request) -> Tensor:
-    """All images of all batches have the same class."""
-    classes = request.classes()
-    return request.some(request.of_class(classes[int(torch.randint(len(classes), (), generator=request.first))]))
-
-
-def _sorted(request: _Request) -> Tensor:
-    """One class after the other, once through all of them."""
-    classes = request.classes()
-    return request.some(request.of_class(classes[request.at * len(classes) // request.batches]))
-
-
-def _noise(request: _Request) -> Tensor:
-    """Uniform noise."""
-    shape = request.source.of_main().images.shape[1:]
-    return request.source.normalized(torch.rand(request.size, *shape, generator=request.generator))
-
-
-def _constant(request: _Request) -> Tensor:
-    """A lens cap: all images of a batch have one uniform color, which changes between batches."""
-    channels, height, width = request.source.of_main().images.shape[1:]
-    color = torch.rand(1, channels, 1, 1, generator=request.generator)
-    return request.source.normalized(color.expand(request.size, channels, height, width))
-
-
-def _alternating(request: _Request) -> Tensor:
-    """Each batch comes from another domain than the previous one."""
-    domains = list(request.source.domains.values())
-    return request.some(domains[request.at % len(domains)].images)
-
-
-def _tiny(request: _Request) -> Tensor:
-    """Batches of one and two images in turn."""
-    return request.some(request.source.of_main().images, 1 + request.at % 2)
-
-
-def _shuffled(request: _Request) -> Tensor:
-    """Ordinary batches of one domain."""
-    return request.some(request.source.of_main().images)
-
-
-def _domains(request: _Request) -> Tensor:
-    """Ordinary batches, one domain after the other."""
-    domains = list(request.source.domains.values())
-    return request.some(domains[request.at * len(domains) // request.batches].images)
-
-
-_KINDS: dict[str, Callable[[_Request], Tensor]] = {
-    "one-class": _one_class,
-    "sorted": _sorted,
-    "noise": _noise,
-    "constant": _constant,
-    "alternating": _alternating,
-    "tiny": _tiny,
-    "shuffled": _shuffled,
-    "domains": _domains,
-}
-ORDINARY = ("shuffled", "domains")
-HOSTILE = tuple(kind for kind in _KINDS if kind not in ORDINARY)
-KINDS = tuple(_KINDS)
-
-
 def stream(kind: str, source: StreamImages, *, batches: int, batch_size: int, seed: int) -> Iterator[Tensor]:
     """Yield batches of a kind; each one depends on the seed and its number."""
     check_choice("kind", kind, KINDS)
+    images, labels = source.of_main()
+    domains = [found.images for found in source.domains.values()]
+    classes = sorted(set(labels.tolist()))
     number = KINDS.index(kind)
+    first = torch.Generator().manual_seed(derived_seed(seed, number))
+    one = classes[int(torch.randint(len(classes), (), generator=first))]
     for at in range(batches):
-        first = torch.Generator().manual_seed(derived_seed(seed, number))
         generator = torch.Generator().manual_seed(derived_seed(seed, number, at))
-        yield _KINDS[kind](_Request(source, at, batches, batch_size, first, generator))
+        if kind == "noise":
+            yield source.normalized(torch.rand(batch_size, *images.shape[1:], generator=generator))
+            continue
+        if kind == "constant":  # a lens cap: one color per batch
+            color = torch.rand(1, images.shape[1], 1, 1, generator=generator)
+            yield source.normalized(color.expand(batch_size, *images.shape[1:]))
+            continue
+        match kind:
+            case "one-class":
+                pool = images[labels == one]
+            case "sorted":
+                pool = images[labels == classes[at * len(classes) // batches]]
+            case "alternating":
+                pool = domains[at % len(domains)]
+            case "domains":
+                pool = domains[at * len(domains) // batches]
+            case _:
+                pool = images
+        size = 1 + at % 2 if kind == "tiny" else batch_size
+        yield pool[torch.randint(len(pool), (size,), generator=generator)]
+
+
+def sample(
+    dataset: DomainDataset, main: str, classes: Sequence[str], preprocessing: Preprocessing, *, probe: int, seed: int
+) -> tuple[StreamImages, LabeledImages, list[str]]:
+    """Return images for streams, other images of the main domain as a probe, and notes.
+
+    The probe has no training images. If the data set has a single domain, corrupted copies of its images serve as
+    other domains.
+    """
+    labels = _labels(dataset, classes)
+    domain = dataset.domain(main)
+    order = torch.randperm(len(domain.examples), generator=torch.Generator().manual_seed(seed)).tolist()
+    unseen = [at for at in order if domain.examples[at].split != "train"]
+    chosen = unseen[:probe]  # shuffled: batches of a single class would be another test
+    probed = set(chosen)
+    rest = [at for at in order if at not in probed]
+    if not chosen or not rest:
+        raise BadFile(
+            f"{dataset.name}, domain {main!r}: expected images outside the training split for the probe, and others "
+            f"for streams, got {len(unseen)} of {len(order)} outside the training split; choose another --domain"
+        )
+    count = f"{len(chosen)} image{'' if len(chosen) == 1 else 's'}"
+    notes = [f"the probe has {count}: {main} has no more outside the training split"] * (len(chosen) < probe)
+    found = {main: _take(domain, rest[:_MAIN], labels, preprocessing)}
+    for number, (name, other) in enumerate(_others(dataset, domain, preprocessing, seed).items()):
+        generator = torch.Generator().manual_seed(derived_seed(seed, number))
+        positions = torch.randperm(len(other.examples), generator=generator).tolist()
+        if len(dataset.domains) == 1:
+            positions = [at for at in positions if at not in probed]
+        found[name] = _take(other, positions[:_OTHER], labels, preprocessing)
+    return StreamImages(found, main, preprocessing.normalized), _take(domain, chosen, labels, preprocessing), notes
+
+
+def _labels(dataset: DomainDataset, classes: Sequence[str]) -> list[int]:
+    """Return the network's label for each class of the data set."""
+    if set(classes) == set(dataset.classes):
+        return [list(classes).index(name) for name in dataset.classes]
+    if list(classes) == [str(number) for number in range(len(dataset.classes))]:  # a network without class names
+        return list(range(len(dataset.classes)))
+    raise BadOption(
+        f"The network has {len(classes)} classes ({', '.join(classes[:3])} …), {dataset.name} has "
+        f"{len(dataset.classes)} ({', '.join(dataset.classes[:3])} …); use a network trained for this data set"
+    )
+
+
+def _others(dataset: DomainDataset, domain: Domain, preprocessing: Preprocessing, seed: int) -> Mapping[str, Domain]:
+    if len(dataset.domains) > 1:
+        return {name: dataset.domains[name] for name in dataset.others(domain.name)}
+    constants: Constants = "cifar" if preprocessing.size <= _SMALL else "imagenet"
+    fitted = FittedReader(domain.read, preprocessing)
+    return {
+        name: replace(domain, name=name, read=CorruptedReader(fitted, name, _SEVERITY, constants, seed))
+        for name in _CORRUPTIONS
+    }
+
+
+def _take(
+    domain: Domain, positions: Sequence[int], labels: Sequence[int], preprocessing: Preprocessing
+) -> LabeledImages:
+    pixels, there = DomainImages(domain, preprocessing).take(positions)
+    if not there:
+        raise BadFile(f"None of {len(positions)} images of domain {domain.name!r} can be read")
+    own = torch.tensor([labels[domain.examples[at].label] for at in there])
+    return LabeledImages(preprocessing.normalized(pixels), own)

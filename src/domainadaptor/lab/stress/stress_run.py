@@ -89,44 +89,20 @@ class StressReport:
 
 @dataclass(frozen=True)
 class StressTest:
-    """A method, the streams that it gets, and the probe.
+    """A method, the streams that it gets, and the probe."""
 
-    Args:
-        network: A trained network on its device.
-        method: Name of the method.
-        options: Options of the method.
-        images: The images that streams consist of.
-        probe: Clean images that no stream contains.
-        setting: Length of streams, and how often the probe is measured.
-        kinds: Kinds of streams.
-        guards: With the guard, without it, or both.
-    """
-
-    network: nn.Module
+    network: nn.Module  # trained, on its device
     method: str
     options: Mapping[str, Any]
     images: StreamImages
-    probe: LabeledImages
+    probe: LabeledImages  # clean images that no stream contains
     setting: StressConfig
     kinds: Sequence[str]
-    guards: Sequence[bool]
+    guards: Sequence[bool]  # with the guard, without it, or both
 
     def total_batches(self) -> int:
         """Return how often `run` calls `progress`."""
         return self.setting.batches * len(self.kinds) * len(self.guards)
-
-    def estimate_seconds(self) -> float:
-        """Return roughly how long `run` takes, from two batches and one measurement of the probe."""
-        adaptor = self._adaptor(guard=self.guards[0])
-        times = []
-        for images in stream("shuffled", self.images, batches=2, batch_size=self.setting.batch_size, seed=0):
-            start = time.perf_counter()
-            adaptor.adapt(images.to(self._device()))
-            times.append(time.perf_counter() - start)
-        start = time.perf_counter()
-        probe_accuracy(adaptor, self._probe(), self.setting.batch_size)
-        probing = time.perf_counter() - start
-        return self.total_batches() * (times[-1] + probing / self.setting.every)
 
     def run(self, progress: Callable[[str], None], finished: Callable[[Course], None] = lambda _: None) -> StressReport:
         """Stream every kind of batches through a new adaptor each, and measure the probe on the way.
@@ -135,7 +111,7 @@ class StressTest:
             progress: Called after each batch with what is running.
             finished: Called after each stream with its result.
         """
-        probe, size = self._probe(), self.setting.batch_size
+        probe, size = LabeledImages(*(tensor.to(self._device()) for tensor in self.probe)), self.setting.batch_size
         source = source_accuracy(domainadaptor.adapt(self.network, "source"), probe, size)
         start = probe_accuracy(self._adaptor(), probe, size)
         courses = []
@@ -171,9 +147,6 @@ class StressTest:
 
     def _device(self) -> torch.device:
         return next((p.device for p in self.network.parameters()), torch.device("cpu"))
-
-    def _probe(self) -> LabeledImages:
-        return LabeledImages(*(tensor.to(self._device()) for tensor in self.probe))
 
 
 def probe_accuracy(adaptor: Adaptor, probe: LabeledImages, batch_size: int) -> float:
