@@ -1,8 +1,9 @@
 import pytest
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.data.domains import Example
-from domainadaptor.lab.data.splits import read_lists, seeded_split
+from domainadaptor.lab.data.domains import Domain, DomainDataset, Example
+from domainadaptor.lab.data.splits import seeded_split, with_lists
+from tests.lab.data.trees import Plain
 
 
 def named(counts):
@@ -38,46 +39,46 @@ def test_names_that_are_no_text():
     assert len(seeded_split("stra\udcdfe", [("a\udcff.png", 0), ("b.png", 0)], 0)) == 2
 
 
-def write(folder, **lists):
+def listed(folder, train, val, classes=("a b", "é"), first_label=0):
+    names = ["a b/1.png", "a b/2.png", "a b/3.png", "é/2.png"]
+    examples = tuple(Example(name, classes.index(name.partition("/")[0]), "train") for name in names)
+    dataset = DomainDataset("pets", classes, {"photo": Domain("photo", examples, Plain())}, "none")
+    lists = {"train": train, "val": val}
     for name, text in lists.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return {name: folder / name for name in lists}
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return with_lists(dataset, {"photo": {name: name for name in lists}}, [folder], first_label)
 
 
 def test_lists_are_read(tmp_path):
-    lists = write(tmp_path, train="\ufeffphoto/a b/1.png 1\r\nphoto/é/2.png 2\n\n", val="photo/a b/3.png 1")
-    found = read_lists(lists, first_label=1)
-    assert found.examples == (
-        Example("photo/a b/1.png", 0, "train"),
-        Example("photo/a b/3.png", 0, "val"),
-        Example("photo/é/2.png", 1, "train"),
+    train, val = "\ufeffphoto/a b/1.png 1\r\nphoto/é/2.png 2\n\n", "photo/a b/3.png 1"
+    found = listed(tmp_path, train, val, first_label=1)
+    assert found.domains["photo"].examples == (
+        Example("a b/1.png", 0, "train"),
+        Example("a b/3.png", 0, "val"),
+        Example("é/2.png", 1, "train"),
     )
-    assert found.twice == ()
+    assert found.skipped == {"photo/a b/2.png": "on disk, but in no published list"}
 
 
 def test_an_image_in_both_lists_is_trained_on_only(tmp_path):
-    found = read_lists(write(tmp_path, train="a/1 0\na/2 0\n", val="a/2 0\na/3 0\n"), 0)
-    assert [(e.name, e.split) for e in found.examples] == [("a/1", "train"), ("a/2", "train"), ("a/3", "val")]
-    assert found.twice == ("a/2",)
+    train, val = "photo/a b/1.png 0\nphoto/a b/2.png 0\n", "photo/a b/2.png 0\nphoto/é/2.png 1\n"
+    found = listed(tmp_path, train, val)
+    splits = [(e.name, e.split) for e in found.domains["photo"].examples]
+    assert splits == [("a b/1.png", "train"), ("a b/2.png", "train"), ("é/2.png", "val")]
+    assert found.skipped["photo/a b/2.png"].startswith("in both published lists")
 
 
 @pytest.mark.parametrize(
     ("train", "val", "said"),
     [
-        ("a/1 x\n", "a/2 0\n", "line 1: expected 'path label'"),
-        ("a/1 0\na/2\n", "a/3 0\n", "line 2: expected 'path label'"),
-        ("a/1 0\na/1 1\n", "a/2 0\n", "line 2: a/1 has another label"),
-        ("a/1 0\n", "a/1 1\na/2 0\n", "a/1 has another label than in train"),
-        ("a/1 0\na/2 0\n", "a/1 0\n", "not a split"),
+        ("photo/a b/1.png x\n", "", "line 1: expected 'path label'"),
+        ("photo/a b/1.png 0\nphoto/a\n", "", "line 2: expected 'path label'"),
+        ("photo/a b/1.png 0\nphoto/a b/1.png 1\n", "", "is é in the list and a b by its folder"),
+        ("photo/a b/1.png 0\n", "photo/a b/2.png 7\n", "is of no class in the list"),
+        ("photo/a b/1.png 0\nphoto/a b/2.png 0\n", "photo/a b/1.png 0\n", "not a split"),
+        (b"\xff\xfe\x00", "", "Cannot read the split list"),
     ],
 )
 def test_wrong_lists_are_explained(tmp_path, train, val, said):
     with pytest.raises(BadFile, match=said):
-        read_lists(write(tmp_path, train=train, val=val), 0)
-
-
-def test_a_list_that_is_no_text(tmp_path):
-    lists = write(tmp_path, train="", val="")
-    lists["train"].write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BadFile, match="Cannot read the split list"):
-        read_lists(lists, 0)
+        listed(tmp_path, train, val)

@@ -1,11 +1,13 @@
 """Data sets as folders on disk: <domain>/<class>/images, with or without a published split."""
 
 import os
+import stat
 import unicodedata
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from PIL import Image
 
@@ -13,7 +15,7 @@ from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.domains import Domain, DomainDataset, Example, Split, Tested
 from domainadaptor.lab.data.images import SUFFIXES, check_image, read_image
 from domainadaptor.lab.data.locate import find_folder, fold, folders_in, is_hidden, listing, some
-from domainadaptor.lab.data.splits import read_lists, seeded_sentence, seeded_split
+from domainadaptor.lab.data.splits import seeded_sentence, seeded_split
 from domainadaptor.options import suggestion
 
 _UNCOMPRESSED = frozenset([".bmp", ".pgm", ".ppm", ".tif", ".tiff"])
@@ -84,24 +86,28 @@ def read_image_folders(
         aliases: Folder name -> class, for layouts with other names.
         split: How a published split would be laid out.
         subset: Ignore folders of other classes, because the data set uses only some of them.
-
-    Raises:
-        BadFile: A class is unknown or has no images, a domain has no images, or a split is incomplete.
     """
     published = split if split and _is_split(name, domains, split) else None
-    names = None if classes is None else {fold(kind): kind for kind in classes}
-    if names is not None:
-        names |= {fold(folder): kind for folder, kind in (aliases or {}).items()}
-    scans = {domain: _Scan(f"{name}, domain {domain}", names, subset) for domain in domains}
-    for domain, scan in scans.items():
-        scan.read(domains[domain], published)
-        if not scan.files:
+    spelled = {fold(kind): kind for kind in classes or ()} | {fold(k): kind for k, kind in (aliases or {}).items()}
+
+    def class_of(folder: Path) -> str | None:
+        kind = folder.name if classes is None else spelled.get(fold(folder.name))
+        if kind is None and not subset:
+            known = list(classes or ())
             raise BadFile(
-                f"{name}: no images in domain {domain!r} ({str(domains[domain])!r}); expected class folders with "
-                f"images ({', '.join(sorted(SUFFIXES))}), found {listing(domains[domain])}"
+                f"{name}: {str(folder)!r} is none of its {len(known)} classes; {suggestion(folder.name, known)}. "
+                "For another data set, use `folders`, which accepts any classes"
             )
-    filled = {kind for scan in scans.values() for _, kind, _ in scan.files}
-    known = tuple(classes) if classes is not None else _class_names(name, scans, filled)
+        return kind
+
+    scans = {domain: _scan(folder, published, class_of) for domain, folder in domains.items()}
+    if empty := [domain for domain, scan in scans.items() if not scan.files]:
+        raise BadFile(
+            f"{name}: no images in domain {empty[0]!r} ({str(domains[empty[0]])!r}); expected class folders with "
+            f"images ({', '.join(sorted(SUFFIXES))}), found {listing(domains[empty[0]])}"
+        )
+    filled = {file.kind for scan in scans.values() for file in scan.files}
+    known = tuple(classes) if classes is not None else _class_names(name, scans)
     if missing := [kind for kind in known if kind not in filled]:
         raise BadFile(
             f"{name}: {len(missing)} of {len(known)} classes have no image in any of {', '.join(domains)}: "
@@ -109,55 +115,15 @@ def read_image_folders(
         )
     # Published folders may separate only training images from test images.
     drawn = published is None or "val" not in published.parts.values()
-    tested = published.tested if published else "all"
-    built = {
-        domain: Domain(
-            domain, scan.examples(domain, known, seed if drawn else None), FileReader(domains[domain]), tested
-        )
-        for domain, scan in scans.items()
-    }
-    return DomainDataset(name, known, built, _split_sentence(published, drawn, seed), _skipped(scans, filled))
-
-
-def with_lists(
-    dataset: DomainDataset,
-    lists: Mapping[str, Mapping[str, str]],
-    folders: Sequence[Path],
-    first_label: int,
-    *,
-    subset: bool = False,
-    tested: Tested = "all",
-) -> DomainDataset:
-    """Return the data set with its published split if the lists exist, and as it is otherwise.
-
-    Args:
-        dataset: As read from the folders.
-        lists: Domain -> "train" and "val" -> file name; paths in it begin with the domain's folder.
-        folders: Folders that may contain the lists.
-        first_label: The label of the first class in the lists: 0 or 1.
-        subset: The lists name only some of the images on purpose: do not report the others.
-        tested: The images to test on when a domain is held out.
-
-    Raises:
-        BadFile: Only some of the lists exist, or they do not match the images.
-    """
-    wanted = {name for files in lists.values() for name in files.values()}
-    folder = next((place for place in folders if any((place / name).is_file() for name in wanted)), None)
-    if folder is None:
-        return dataset
-    absent = sorted(name for name in wanted if not (folder / name).is_file())
-    if absent:
-        raise BadFile(
-            f"{dataset.name}: split lists in {str(folder)!r} are incomplete, {some(absent)} missing; "
-            "complete them, or move them elsewhere to use a seeded split"
-        )
-    skipped = dict(dataset.skipped)
-    domains: dict[str, Domain] = {}
-    for name, domain in dataset.domains.items():
-        files = {split: folder / file for split, file in lists[name].items()}
-        examples = _listed(dataset, domain, files, first_label, skipped, subset)
-        domains[name] = replace(domain, examples=examples, tested=tested)
-    return replace(dataset, domains=domains, splits="the published lists", skipped=skipped)
+    built: dict[str, Domain] = {}
+    skipped: dict[str, str] = {}
+    for domain, scan in scans.items():
+        examples = _examples(domain, scan.files, known, seed if drawn else None)
+        built[domain] = Domain(domain, examples, FileReader(domains[domain]), published.tested if published else "all")
+        skipped |= {f"{domain}/{file}": why for file, why in sorted(scan.skipped.items())}
+        unused = [kind for kind in scan.kinds if kind not in filled]
+        skipped |= {f"{domain}/{kind}": "a folder without images in any domain, so no class" for kind in unused}
+    return DomainDataset(name, known, built, _split_sentence(published, drawn, seed), skipped)
 
 
 def for_testing(dataset: DomainDataset) -> DomainDataset:
@@ -169,71 +135,53 @@ def for_testing(dataset: DomainDataset) -> DomainDataset:
     return replace(dataset, domains=domains, splits=TEST_ONLY)
 
 
-@dataclass
-class _Scan:
+class _File(NamedTuple):
+    name: str
+    kind: str  # class
+    split: Split | None  # if one is published
+
+
+class _Scan(NamedTuple):
     """The content of one domain's folder."""
 
-    where: str  # for messages
-    names: Mapping[str, str] | None  # folded folder name -> class; None accepts every class
-    subset: bool
-    files: list[tuple[str, str, Split | None]] = field(default_factory=list)  # name, class, split if published
-    skipped: dict[str, str] = field(default_factory=dict)
-    classes: list[str] = field(default_factory=list)
+    files: list[_File]
+    skipped: dict[str, str]  # file -> why it is not an example
+    kinds: list[str]  # classes that have a folder
 
-    def read(self, folder: Path, split: SplitFolders | None) -> None:
-        if split is None:
-            self._read_classes(folder, "", None)
-            return
+
+def _scan(folder: Path, split: SplitFolders | None, class_of: Callable[[Path], str | None]) -> _Scan:
+    scan = _Scan([], {}, [])
+    places: list[tuple[Path, str, Split | None]] = [(folder, "", None)]  # with class folders; prefix of names; split
+    if split is not None:
         parts = {fold(name): part for name, part in split.parts.items()}
-        copies = {fold(name) for name in split.copies}
+        places = [(e, f"{e.name}/", parts[fold(e.name)]) for e in folders_in(folder) if fold(e.name) in parts]
         for entry in folders_in(folder):
-            if part := parts.get(fold(entry.name)):
-                self._read_classes(entry, f"{entry.name}/", part)
-            else:
-                copied = fold(entry.name) in copies
-                self.skipped[entry.name] = "repeats images of the other folders" if copied else "no part of the split"
-        self._skip_stray_files(folder, "")
-
-    def examples(self, domain: str, classes: Sequence[str], seed: int | None) -> tuple[Example, ...]:
-        """Return the examples; with a seed, validation images are drawn from those that may be trained on."""
-        labels = {kind: label for label, kind in enumerate(classes)}
-        if seed is None:
-            return tuple(sorted(Example(file, labels[kind], split) for file, kind, split in self.files if split))
-        named = [(file, labels[kind]) for file, kind, split in self.files if split in (None, "train")]
-        fixed = [Example(file, labels[kind], split) for file, kind, split in self.files if split and split != "train"]
-        return tuple(sorted([*fixed, *seeded_split(domain, named, seed)]))
-
-    def _read_classes(self, folder: Path, prefix: str, split: Split | None) -> None:
-        for entry in folders_in(folder):
-            kind = entry.name if self.names is None else self.names.get(fold(entry.name))
-            if kind is None and self.subset:
+            if fold(entry.name) not in parts:
+                copied = fold(entry.name) in split.copies
+                scan.skipped[entry.name] = "repeats images of the other folders" if copied else "no part of the split"
+        scan.skipped.update(_stray_files(folder, ""))
+    for place, prefix, part in places:
+        for entry in folders_in(place):
+            if (kind := class_of(entry)) is None:
                 continue
-            if kind is None:
-                known = list(dict.fromkeys((self.names or {}).values()))
-                raise BadFile(
-                    f"{self.where}: {str(entry)!r} is none of its {len(known)} classes; "
-                    f"{suggestion(entry.name, known)}. For another data set, use `folders`, which accepts any classes"
-                )
-            self.classes.append(kind)
+            scan.kinds.append(kind)
             for file, why in _files(entry, f"{prefix}{entry.name}"):
                 if why:
-                    self.skipped[file] = why
+                    scan.skipped[file] = why
                 else:
-                    self.files.append((file, kind, split))
-        self._skip_stray_files(folder, prefix)
-
-    def _skip_stray_files(self, folder: Path, prefix: str) -> None:
-        for entry in os.scandir(folder):
-            if not entry.name.startswith(".") and not os.path.isdir(entry):  # which also handles circular links
-                self.skipped[f"{prefix}{entry.name}"] = "not in a class folder"
+                    scan.files.append(_File(file, kind, part))
+        scan.skipped.update(_stray_files(place, prefix))
+    return scan
 
 
-def _skipped(scans: Mapping[str, _Scan], filled: set[str]) -> dict[str, str]:
-    skipped = {f"{domain}/{file}": why for domain, scan in scans.items() for file, why in sorted(scan.skipped.items())}
-    for domain, scan in scans.items():
-        empty = dict.fromkeys(kind for kind in scan.classes if kind not in filled)
-        skipped |= {f"{domain}/{kind}": "a folder without images in any domain, so no class" for kind in empty}
-    return skipped
+def _examples(domain: str, files: Sequence[_File], classes: Sequence[str], seed: int | None) -> tuple[Example, ...]:
+    """Return the examples; with a seed, validation images are drawn from those that may be trained on."""
+    labels = {kind: label for label, kind in enumerate(classes)}
+    free = [] if seed is None else [file for file in files if file.split in (None, "train")]
+    fixed = [
+        Example(f.name, labels[f.kind], f.split) for f in files if f.split and (seed is None or f.split != "train")
+    ]
+    return tuple(sorted([*fixed, *seeded_split(domain, [(f.name, labels[f.kind]) for f in free], seed or 0)]))
 
 
 def _split_sentence(published: SplitFolders | None, drawn: bool, seed: int) -> str:
@@ -242,50 +190,6 @@ def _split_sentence(published: SplitFolders | None, drawn: bool, seed: int) -> s
         return seeded_sentence(seed)
     folders = f"the published folders {', '.join(published.parts)}"
     return f"{folders}; of the images to train on, {seeded_sentence(seed)}" if drawn else folders
-
-
-def _listed(
-    dataset: DomainDataset,
-    domain: Domain,
-    files: Mapping[str, Path],
-    first_label: int,
-    skipped: dict[str, str],
-    subset: bool,
-) -> tuple[Example, ...]:
-    """Return the examples of a domain by its lists; differences from the folder are added to `skipped`."""
-    listed = read_lists(files, first_label)
-    classes = dataset.classes
-    if wrong := sorted({e.label for e in listed.examples if not 0 <= e.label < len(classes)}):
-        raise BadFile(
-            f"{dataset.name}, lists of {domain.name}: labels {wrong[:5]} belong to no class; "
-            f"expected {len(classes)} classes"
-        )
-    there = {example.name: example.label for example in domain.examples}
-    examples = []
-    for example in listed.examples:
-        file = example.name.partition("/")[2]
-        if file not in there:
-            # Files that were skipped for another reason, such as empty ones, keep that reason.
-            skipped.setdefault(f"{domain.name}/{file}", "in the published list, but not on disk")
-        elif there[file] != example.label:
-            raise BadFile(
-                f"{dataset.name}: {example.name} is {classes[example.label]} in the list and {classes[there[file]]} by "
-                "its folder; the lists belong to other images"
-            )
-        else:
-            examples.append(example._replace(name=file))
-    if not examples:
-        raise BadFile(
-            f"{dataset.name}: none of the {len(listed.examples)} images in the lists of {domain.name} is on disk, such "
-            f"as {some([example.name for example in listed.examples[:2]])}; the folder has {some(sorted(there)[:2])}"
-        )
-    if not subset:
-        unlisted = there.keys() - {example.name for example in examples}
-        skipped |= {f"{domain.name}/{file}": "on disk, but in no published list" for file in sorted(unlisted)}
-    for file in listed.twice:
-        why = "in both published lists: trained on, but not validated with"
-        skipped[f"{domain.name}/{file.partition('/')[2]}"] = why
-    return tuple(sorted(examples))
 
 
 def _is_split(name: str, domains: Mapping[str, Path], split: SplitFolders) -> bool:
@@ -302,57 +206,56 @@ def _is_split(name: str, domains: Mapping[str, Path], split: SplitFolders) -> bo
     return True
 
 
-def _files(folder: Path, name: str) -> Iterator[tuple[str, str | None]]:
-    """Yield every file below a class folder and why it is not an example; os.scandir, since there may be many."""
-    waiting = [(os.fspath(folder), name)]
-    while waiting:
-        current, before = waiting.pop()
-        try:
-            entries = list(os.scandir(current))
-        except OSError as error:
-            yield before, f"a folder that cannot be read ({error.strerror or error})"
-            continue
-        for entry in entries:
-            file = f"{before}/{entry.name}"
-            if not entry.is_dir(follow_symlinks=False):
-                yield file, _unusable(entry)
-            elif is_hidden(entry.name):  # such as Jupyter's copies, which would end up in both splits
-                yield file, "a hidden folder"
-            else:
-                waiting.append((entry.path, file))
+def _stray_files(folder: Path, prefix: str) -> Iterator[tuple[str, str]]:
+    for entry in os.scandir(folder):
+        if not entry.name.startswith(".") and not os.path.isdir(entry):  # which also handles circular links
+            yield f"{prefix}{entry.name}", "not in a class folder"
 
 
-def _unusable(entry: "os.DirEntry[str]") -> str | None:
-    if entry.name.startswith("."):
+def _files(folder: Path, name: str) -> Iterator[tuple[str, str]]:
+    """Yield every file below a class folder, and why it is not an example ("" if it is one)."""
+    unlisted: list[OSError] = []
+    for place, inside, files in os.walk(folder, onerror=unlisted.append):
+        before = f"{name}/{Path(place).relative_to(folder).as_posix()}/".replace("/./", "/")
+        for entry in inside:
+            if os.path.islink(os.path.join(place, entry)):
+                yield before + entry, "a link to a folder, which is not followed"
+            elif is_hidden(entry):  # such as Jupyter's copies, which would end up in both splits
+                yield before + entry, "a hidden folder"
+        inside[:] = [entry for entry in inside if not is_hidden(entry)]
+        for entry in files:
+            yield before + entry, _problem(place, entry)
+    for error in unlisted:
+        where = Path(error.filename).relative_to(folder)
+        yield (Path(name) / where).as_posix(), f"a folder that cannot be read ({error.strerror or error})"
+
+
+def _problem(place: str, name: str) -> str:
+    if name.startswith("."):
         return "a hidden file"
-    try:
-        if entry.is_dir():
-            return "a link to a folder, which is not followed"
-    except OSError:  # circular links
-        return "a broken link"
-    if os.path.splitext(entry.name)[1].lower() not in SUFFIXES:
+    if os.path.splitext(name)[1].lower() not in SUFFIXES:
         return f"not named like an image ({', '.join(sorted(SUFFIXES))})"
-    if not entry.is_file():
-        return "a broken link" if entry.is_symlink() else "not a regular file"
     try:
-        return "an empty file" if entry.stat().st_size == 0 else None
-    except OSError as error:
-        return f"its size cannot be read ({error.strerror or error})"
+        status = os.stat(os.path.join(place, name))
+    except OSError:
+        return "a broken link"
+    if not stat.S_ISREG(status.st_mode):
+        return "not a regular file"
+    return "" if status.st_size else "an empty file"
 
 
-def _class_names(name: str, scans: Mapping[str, _Scan], filled: set[str]) -> tuple[str, ...]:
+def _class_names(name: str, scans: Mapping[str, _Scan]) -> tuple[str, ...]:
     """Return the classes of all domains; raise if two seem to be one that is spelled differently in two domains."""
-    classes = {domain: {kind for kind in scan.classes if kind in filled} for domain, scan in scans.items()}
-    union = sorted(filled)
+    classes = {domain: {file.kind for file in scan.files} for domain, scan in scans.items()}
     spelled: dict[str, list[str]] = {}
-    for kind in union:
+    for kind in sorted(set().union(*classes.values())):
         spelled.setdefault(unicodedata.normalize("NFC", kind).casefold(), []).append(kind)
     for kinds in spelled.values():
         # If one domain has both, they are two classes, such as A and a in handwriting.
-        if len(kinds) > 1 and not any(len(set(kinds) & found) > 1 for found in classes.values()):
+        if len(kinds) > 1 and not any(len(found.intersection(kinds)) > 1 for found in classes.values()):
             places = [next(d for d, found in classes.items() if kind in found) for kind in kinds]
             raise BadFile(
                 f"{name}: the classes {kinds[0]!r} (in {places[0]}) and {kinds[1]!r} (in {places[1]}) differ only in "
                 "spelling and would count as two; rename one"
             )
-    return tuple(union)
+    return tuple(sorted(kind for kinds in spelled.values() for kind in kinds))

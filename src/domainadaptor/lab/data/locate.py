@@ -33,16 +33,7 @@ def find_domains(
 ) -> dict[str, Path]:
     """Return the folder of each domain; all of them are in the root or in one of the usual places below it.
 
-    Args:
-        name: Name of the data set, for messages.
-        root: Where to look.
-        places: Folders below the root, as published or as used by well-known code bases; the first match is taken.
-            The root itself comes before them.
-        domains: Domain -> the names that its folder may have, compared by `fold`.
-        classes: Names of the class folders, for messages.
-
-    Raises:
-        BadFile: No place has all domains; the message says where it looked, what it found and what it expected.
+    Folders are compared by `fold`; the first of the places that has all domains is taken.
     """
     tried: list[tuple[Path, list[str]]] = []
     for place in ("", *places):

@@ -52,13 +52,11 @@ def folders(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
     if split := _split(domains, classes):
         return read_image_folders(name, domains, seed, split=split)
     deeper = [kind for found in classes.values() for kind in found]
-    # Classes contain nothing but folders: they are domains, and the domain is the data set.
-    if all(only_folders(kind) for kind in deeper):
-        first = next(iter(domains.values()))
-        _check_parts(first, classes[first.name])
+    if all(only_folders(kind) for kind in deeper):  # they are domains, or a domain has other folders next to its split
         raise BadFile(
-            f"{str(base)!r} seems to be one level too high: {str(deeper[0])!r} has no images, but "
-            f"{listing(deeper[0])}; {expected}. Pass {str(first)!r} instead"
+            f"{str(deeper[0])!r} has no images, but {listing(deeper[0])}: {expected}. If {str(base)!r} is one level "
+            f"too high, pass {str(next(iter(domains.values())))!r}; for a published split, only "
+            f"{', '.join(_PARTS)} may be between a domain and its classes"
         )
     return read_image_folders(name, domains, seed)
 
@@ -75,17 +73,6 @@ def _split(domains: Mapping[str, Path], classes: Mapping[str, Sequence[Path]]) -
         )
     names = dict.fromkeys(fold(folder.name) for found in classes.values() for folder in found)
     return SplitFolders({name: _PARTS[name] for name in names})
-
-
-def _check_parts(domain: Path, found: Sequence[Path]) -> None:
-    """Raise if a domain has split folders and another folder next to them, such as the copies in VLCS."""
-    parts = [folder.name for folder in found if fold(folder.name) in _PARTS]
-    others = [folder.name for folder in found if folder.name not in parts]
-    if others and any(_PARTS[fold(name)] == "train" for name in parts):
-        raise BadFile(
-            f"{str(domain)!r} seems to be split into {', '.join(parts)}, but {others[0]!r} is not part of a split: "
-            f"expected only {', '.join(_PARTS)}; move it elsewhere. For VLCS as published, use the data set `vlcs`"
-        )
 
 
 def _is_split(found: Sequence[Path]) -> bool:

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from domainadaptor.lab.data.domains import DomainDataset
-from domainadaptor.lab.data.image_folder import read_image_folders, with_lists
+from domainadaptor.lab.data.image_folder import read_image_folders
 from domainadaptor.lab.data.locate import data_root, find_domains
 from domainadaptor.lab.data.sets import SplitSeed
+from domainadaptor.lab.data.splits import with_lists
 
 __all__ = ["pacs"]
 
