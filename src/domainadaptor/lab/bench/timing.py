@@ -4,7 +4,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -76,22 +76,24 @@ def time_methods(
             times[name].append(timed(job, device)[1])
     timings = []
     for name, adaptor in adaptors.items():
-        median = statistics.median(times[name])
-        ratios = sorted(own / base for own, base in zip(times[name], times[""], strict=True))
-        timing = Timing(
-            name,
-            milliseconds=1000 * median,
-            plain_milliseconds=1000 * statistics.median(times[""]),
-            ratio=statistics.median(ratios),
-            ratio_low=ratios[len(ratios) // 4],
-            ratio_high=ratios[-1 - len(ratios) // 4],
-            images_per_second=config.batch_size / median,
-            wrap_milliseconds=wrapping[name],
-            phases=_phases(jobs[name]),
-            reset_milliseconds=1000 * timed(adaptor.reset, device)[1],
-        )
-        timings.append(timing)
+        phases = _phases(jobs[name])
+        resetting = 1000 * timed(adaptor.reset, device)[1]
+        costs = _relative(times[name], times[""])
+        per_second = 1000 * config.batch_size / costs["milliseconds"]
+        timings.append(Timing(name, **costs, images_per_second=per_second, wrap_milliseconds=wrapping[name],
+                              reset_milliseconds=resetting, phases=phases))  # fmt: skip
     return timings
+
+
+def _relative(own: Sequence[float], plain: Sequence[float]) -> dict[str, float]:
+    ratios = sorted(a / b for a, b in zip(own, plain, strict=True))
+    return {
+        "milliseconds": 1000 * statistics.median(own),
+        "plain_milliseconds": 1000 * statistics.median(plain),
+        "ratio": statistics.median(ratios),
+        "ratio_low": ratios[len(ratios) // 4],
+        "ratio_high": ratios[-1 - len(ratios) // 4],
+    }
 
 
 def random_images(config: BenchConfig) -> Tensor:
