@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from domainadaptor.errors import UnsupportedNetwork
-from domainadaptor.lab.networks.heads import features_of, find_head, head_width, remove_head_bias
+from domainadaptor.lab.networks.heads import find_head, head_width, logits_and_features, remove_head_bias
 from domainadaptor.lab.networks.zoo import find_network
 from tests.conftest import GoldenNet, batch
 
@@ -43,21 +43,19 @@ def test_no_head_is_refused_with_what_is_expected():
 def test_the_head_of_the_features_makes_the_logits(name):
     network, x = find_network(name).build(7), batch(2, 3, 32, 32)
     layer = network.get_submodule(head := find_head(network, 7))
-    with features_of(network, head) as features:
-        logits = network(x)
-    assert features().shape == (2, head_width(network, head))
-    torch.testing.assert_close(features() @ layer.weight.flatten(1).T + layer.bias, logits)
+    logits, features = logits_and_features(network, head, x)
+    assert torch.equal(logits, network(x))
+    assert features.shape == (2, head_width(network, head))
+    torch.testing.assert_close(features @ layer.weight.flatten(1).T + layer.bias, logits)
     assert not layer._forward_pre_hooks
 
 
 def test_features_keep_their_gradient_and_the_hook_goes_after_an_error():
     network = GoldenNet()
-    with features_of(network, "fc") as features:
-        network(batch(2, 3, 8, 8))
-    features().sum().backward()
+    logits_and_features(network, "fc", batch(2, 3, 8, 8))[1].sum().backward()
     assert network.c1.weight.grad is not None
-    with pytest.raises(RuntimeError, match="stop"), features_of(network, "fc"):
-        raise RuntimeError("stop")
+    with pytest.raises(RuntimeError):
+        logits_and_features(network, "fc", batch(2, 5, 8, 8))
     assert not network.fc._forward_pre_hooks
 
 
@@ -65,7 +63,5 @@ def test_a_head_that_is_never_called_is_told():
     network = nn.Sequential(nn.Identity())
     network.unused = nn.Linear(2, 3)
     network.forward = lambda x: x
-    with features_of(network, "unused") as features:
-        network(torch.zeros(1, 2))
     with pytest.raises(UnsupportedNetwork, match="did not call its head"):
-        features()
+        logits_and_features(network, "unused", torch.zeros(1, 2))

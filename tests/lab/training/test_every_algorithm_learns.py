@@ -18,7 +18,7 @@ from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.loaders import ordered_batches
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.networks.checkpoint import Checkpoint, load_checkpoint
-from domainadaptor.lab.networks.heads import features_of, find_head, head_width
+from domainadaptor.lab.networks.heads import find_head, head_width, logits_and_features
 from domainadaptor.lab.training.recipe import TrainingRecipe
 from domainadaptor.lab.training.trainer import TrainedNetwork, Trainer, TrainingWorkspace
 from domainadaptor.tasks import make_task
@@ -120,9 +120,7 @@ def also(name: str, saved: Checkpoint) -> float:
         @torch.no_grad()
         def solved(source: str, images: Tensor) -> tuple[Tensor, Tensor]:
             changed, wanted = task.examples(images, draw)
-            with features_of(network, head) as features:
-                network(changed)
-                return task(features()), wanted
+            return task(logits_and_features(network, head, changed)[1]), wanted
 
         return share_right(solved, saved)
     adaptors = {source: da.adapt(network, name, **saved.options_for(name)) for source in SOURCES}

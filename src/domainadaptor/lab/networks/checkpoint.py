@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, field_validator
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic.dataclasses import dataclass as validated
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -36,7 +36,7 @@ class CheckpointCard:
     """Metadata of a checkpoint."""
 
     network: str  # with its library: "torchvision:resnet18"
-    classes: tuple[str, ...]
+    classes: Annotated[tuple[str, ...], Field(min_length=2)]
     preprocessing: Preprocessing
     head_bias: bool = True
     norm: Norm = "batch"
@@ -57,13 +57,6 @@ class CheckpointCard:
             raise ValueError(f"expected different names, got {', '.join(names)}")
         return names
 
-    @field_validator("classes")
-    @classmethod
-    def _check_classes(cls, classes: tuple[str, ...]) -> tuple[str, ...]:
-        if len(classes) < 2:
-            raise ValueError(f"expected two or more classes, got {len(classes)}")
-        return classes
-
     @field_validator("preprocessing")
     @classmethod
     def _check_preprocessing(cls, given: Preprocessing) -> Preprocessing:
@@ -75,14 +68,14 @@ class CheckpointCard:
             raise ValueError(f"interpolation {given.interpolation!r}: expected one of {', '.join(INTERPOLATIONS)}")
         return given
 
-    def contradiction(self) -> str:
-        """Return where the card and its recipe differ; "" if they agree."""
+    @model_validator(mode="after")
+    def _check_recipe(self) -> "CheckpointCard":
         own = {name: getattr(self, name) for name in _REPEATED} | {"size": self.preprocessing.size}
         for name, value in own.items():
             value = list(value) if isinstance(value, tuple) else value
             if (other := self.recipe.get(name, value)) != value:
-                return f"{name} is {value!r}, but its recipe has {other!r}"
-        return ""
+                raise ValueError(f"{name} is {value!r}, but its recipe has {other!r}")
+        return self
 
 
 _CARD = TypeAdapter(CheckpointCard)
@@ -97,11 +90,7 @@ class Checkpoint:
     heads: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
 
     def build(self, where: Path = Path("the checkpoint")) -> nn.Module:
-        """Return the network with its weights, in eval mode.
-
-        Raises:
-            BadFile: The weights do not fit the network that the card names.
-        """
+        """Return the network with its weights, in eval mode."""
         card = self.card
         network = make_network(card.network, len(card.classes), head_bias=card.head_bias, norm=card.norm)
         head = find_network(card.network).head_tensors()
@@ -110,10 +99,8 @@ class Checkpoint:
             head = tuple(f"network.{name}" for name in head)
         held = count_classes(self.tensors, network, head)
         if held not in (None, len(card.classes)):
-            raise BadFile(
-                f"{str(where)!r}: the card lists {len(card.classes)} classes ({join_names(card.classes)}), but the "
-                f"weights predict {held}; {_EDITED}"
-            )
+            listed = f"{len(card.classes)} classes ({join_names(card.classes)})"
+            raise BadFile(f"{str(where)!r}: the card lists {listed}, but the weights predict {held}; {_EDITED}")
         load_weights(network, self.tensors, where)
         return network.eval()
 
@@ -131,12 +118,7 @@ def heads_for(method: str, heads: Mapping[str, Mapping[str, Tensor]]) -> dict[st
 
 
 def make_network(name: str, classes: int, *, head_bias: bool, norm: str, seed: int = 0) -> nn.Module:
-    """Build a network with random weights, a head for the given number of classes, and the given norm layers.
-
-    Raises:
-        BadOption: The network or the norm is unknown.
-        UnsupportedNetwork: Its head or its norm layers cannot be changed.
-    """
+    """Build a network with random weights, a head for the given number of classes, and the given norm layers."""
     check_choice("norm", norm, get_args(Norm))
     network = find_network(name).build(classes, seed)
     if not head_bias:
@@ -147,25 +129,17 @@ def make_network(name: str, classes: int, *, head_bias: bool, norm: str, seed: i
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint atomically.
-
-    Raises:
-        BadFile: The file cannot be written.
-        BadOption: A head has the name of a part of the network.
-    """
+    """Write a checkpoint atomically."""
     tensors = dict(checkpoint.tensors)
     for head, parts in checkpoint.heads.items():
         if clash := [name for name in tensors if name.startswith(f"{EXTRA_HEADS}{head}.")]:
             raise BadOption(f"a head cannot be called {head!r}: the network has a tensor {clash[0]!r}")
         tensors |= {f"{EXTRA_HEADS}{head}.{name}": tensor for name, tensor in parts.items()}
     card = _CARD.dump_python(checkpoint.card, mode="json") | {"format": _FORMAT}
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     with replacing(path) as temporary:
         try:
-            save_file(
-                {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()},
-                temporary,
-                metadata={_ENTRY: json.dumps(card)},
-            )
+            save_file(tensors, temporary, metadata={_ENTRY: json.dumps(card)})
         except SafetensorError as error:  # a full disk, or a missing folder
             raise BadFile(f"cannot write {str(path)!r}: {error}; choose another place") from error
 
@@ -180,11 +154,7 @@ def is_checkpoint(path: Path) -> bool:
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
-    """Read and validate a checkpoint.
-
-    Raises:
-        BadFile: It is missing, corrupt, or not a checkpoint.
-    """
+    """Read and validate a checkpoint."""
     path = Path(path)
     if not path.is_file():
         raise BadFile(f"no checkpoint at {str(path)!r}: expected a .safetensors file that `domainadaptor train` wrote")
@@ -193,9 +163,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
             entry = (file.metadata() or {}).get(_ENTRY)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise BadFile(
-            f"{str(path)!r} is not a complete safetensors file ({error}); copy it again, or train again"
-        ) from error
+        raise BadFile(f"{str(path)!r} is not a complete safetensors file ({error}); copy or train it again") from error
     if entry is None:
         raise BadFile(f"{str(path)!r} holds weights only. Pass the network's name and --weights {path.name}")
     card = _read_card(entry, path)
@@ -228,10 +196,6 @@ def _read_card(text: str, path: Path) -> CheckpointCard:
     except ValidationError as error:
         raise BadFile(f"{str(path)!r}: invalid card: {summary(error)}; {_EDITED}") from error
     except BadOption as error:
-        raise BadFile(
-            f"{str(path)!r}: the network is not available: {error}; "
-            "install the versions of torchvision and timm that it was trained with"
-        ) from error
-    if contradiction := card.contradiction():
-        raise BadFile(f"{str(path)!r}: invalid card: {contradiction}; {_EDITED}")
+        hint = "install the versions of torchvision and timm that it was trained with"
+        raise BadFile(f"{str(path)!r}: the network is not available: {error}; {hint}") from error
     return card

@@ -25,12 +25,7 @@ class ContextNetwork(nn.Module):
         _widen(network, channels)
 
     def forward(self, images: Tensor, domains: Sequence[int] | None = None) -> Tensor:
-        """Return the logits, which depend on the batch.
-
-        Args:
-            images: A batch.
-            domains: Number of consecutive images of each domain; each domain has its own summary.
-        """
+        """Return the logits, with one summary for each number of consecutive images in `domains`."""
         seen = self.context(images).split(len(images) if domains is None else list(domains))
         summary = torch.cat([domain.mean(0, keepdim=True).expand_as(domain) for domain in seen])
         return self.network(torch.cat([images, summary], dim=1))  # type: ignore[no-any-return]

@@ -1,19 +1,12 @@
 """The last layer of a classifier: finding it, removing its bias, and capturing its input."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from torch import Tensor, nn
 
 from domainadaptor.errors import UnsupportedNetwork
 
 
 def find_head(network: nn.Module, classes: int) -> str:
-    """Return the name of the layer that makes the logits: the last linear layer or 1x1 convolution of that width.
-
-    Raises:
-        UnsupportedNetwork: None has as many outputs as there are classes.
-    """
+    """Return the name of the layer that makes the logits: the last linear layer or 1x1 convolution of that width."""
     names = [name for name, module in network.named_modules() if _outputs(module) == classes]
     if not names:
         raise UnsupportedNetwork(
@@ -34,36 +27,17 @@ def remove_head_bias(network: nn.Module, classes: int) -> None:
     network.get_submodule(find_head(network, classes)).register_parameter("bias", None)
 
 
-class HeadFeatures:
-    """The input of the head in the last pass."""
-
-    def __init__(self) -> None:
-        self.value: Tensor | None = None
-
-    def __call__(self) -> Tensor:
-        """Return the features, (N, D); maps are averaged over their pixels.
-
-        Raises:
-            UnsupportedNetwork: The network's forward does not call its head.
-        """
-        if self.value is None:
-            raise UnsupportedNetwork("the network's forward did not call its head, so there are no features")
-        return self.value.mean((2, 3)) if self.value.ndim == 4 else self.value
-
-
-@contextmanager
-def features_of(network: nn.Module, head: str) -> Iterator[HeadFeatures]:
-    """Capture the input of the head."""
-    features = HeadFeatures()
-
-    def keep(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        features.value = inputs[0]
-
-    handle = network.get_submodule(head).register_forward_pre_hook(keep)
+def logits_and_features(network: nn.Module, head: str, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the logits and the input of the head, (N, D); maps are averaged over their pixels."""
+    seen: list[Tensor] = []
+    handle = network.get_submodule(head).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     try:
-        yield features
+        logits = network(images)
     finally:
         handle.remove()
+    if not seen:
+        raise UnsupportedNetwork("the network's forward did not call its head, so there are no features")
+    return logits, seen[-1].mean((2, 3)) if seen[-1].ndim == 4 else seen[-1]
 
 
 def _outputs(module: nn.Module) -> int | None:

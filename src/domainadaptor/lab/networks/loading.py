@@ -54,11 +54,7 @@ class LoadedNetwork:
         return replace(self, preprocessing=self.preprocessing.at(size), notes=notes)
 
     def with_options(self, options: WeightsOptions) -> "LoadedNetwork":
-        """Return the same with the user's options for third-party weights, and a note on the preprocessing.
-
-        Raises:
-            BadOption: Options are given for weights that include them.
-        """
+        """Return the same with the user's options for third-party weights, and a note on the preprocessing."""
         if not self.file:
             replace(options, classes=()).refuse(self.name)
             return self
@@ -70,10 +66,7 @@ class LoadedNetwork:
         return replace(self, preprocessing=own, notes=(*self.notes, note))
 
     def with_class_order(self, classes: Sequence[str]) -> "LoadedNetwork":
-        """Return the same with its outputs in the order of these classes, if it has the same classes.
-
-        The rows of the head are reordered in place.
-        """
+        """Return the same with its outputs, in place, in the order of these classes, if it has the same classes."""
         own = {fold(name): at for at, name in enumerate(self.classes)}
         wanted = [own.get(fold(name)) for name in classes]
         if self.classes == tuple(classes) or len(own) != len(wanted) or None in wanted:
@@ -96,10 +89,6 @@ def load_network(
         classes: Class names. Default: those of the published network, or numbers.
         root: Folder of data sets and published weights.
         seed: Seed of random weights.
-
-    Raises:
-        BadOption: The network is unknown, or weights or classes are given for a checkpoint.
-        BadFile: A file is missing, corrupt, or does not fit.
     """
     if is_weights_file(network):
         return _from_checkpoint(Path(network), weights, classes)
@@ -107,9 +96,14 @@ def load_network(
     if weights is None or weights == "none":
         names = tuple(classes) or _numbers(spec.classes)
         return LoadedNetwork(spec.build(len(names), seed), spec.name, names, spec.preprocessing, random=True)
-    if weights == "pretrained":
-        return _published(spec, classes, root)
-    return _from_file(spec, Path(weights), classes)
+    if weights != "pretrained":
+        return _from_file(spec, Path(weights), classes)
+    found = find_pretrained(spec, root)
+    names = tuple(classes) or found.classes
+    built = spec.build(len(names))
+    load_weights(built, found.tensors, Path(found.origin), names)
+    own = found.preprocessing
+    return LoadedNetwork(built, spec.name, names, own, own.size, (found.note,) if found.note else ())
 
 
 def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) -> LoadedNetwork:
@@ -141,15 +135,6 @@ def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) ->
     )
 
 
-def _published(spec: NetworkSpec, classes: Sequence[str], root: Path | None) -> LoadedNetwork:
-    found = find_pretrained(spec, root)
-    names = tuple(classes) or found.classes
-    network = spec.build(len(names))
-    load_weights(network, found.tensors, Path(found.origin), names)
-    own = found.preprocessing
-    return LoadedNetwork(network, spec.name, names, own, own.size, (found.note,) if found.note else ())
-
-
 def _from_file(spec: NetworkSpec, path: Path, classes: Sequence[str]) -> LoadedNetwork:
     if path.is_file() and is_checkpoint(path):
         raise BadOption(
@@ -157,9 +142,7 @@ def _from_file(spec: NetworkSpec, path: Path, classes: Sequence[str]) -> LoadedN
             "the network's name, without --weights"
         )
     tensors = read_weights(path)
-    network = spec.build(len(classes) or spec.classes)
-    names = tuple(classes)
-    notes: tuple[str, ...] = ()
+    network, names, notes = spec.build(len(classes) or spec.classes), tuple(classes), []
     if not names:
         held = count_classes(tensors, network, spec.head_tensors()) or spec.classes
         names = _numbers(held)
@@ -167,20 +150,15 @@ def _from_file(spec: NetworkSpec, path: Path, classes: Sequence[str]) -> LoadedN
             network = spec.build(held)
         elif held == len(imagenet_classes()):
             names = imagenet_classes()
-            notes = (f"{path.name} has {held} outputs: assuming the classes of ImageNet; pass --classes for others",)
-    if _lacks_only_head_bias(tensors, network, spec):
+            notes.append(f"{path.name} has {held} outputs: assuming the classes of ImageNet; pass --classes for others")
+    given = match_names(tensors, own := network.state_dict())
+    missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
+    if len(missing) == 1 and missing[0] in spec.head_tensors() and missing[0].endswith("bias"):
         remove_head_bias(network, len(names))
-        notes += (f"{path.name} has a head without bias",)
+        notes.append(f"{path.name} has a head without bias")
     load_weights(network, tensors, path, names)
     usual = spec.by_file.get(path.name, spec.preprocessing)
-    return LoadedNetwork(network, spec.name, names, usual, notes=notes, file=path.name)
-
-
-def _lacks_only_head_bias(tensors: Mapping[str, Tensor], network: nn.Module, spec: NetworkSpec) -> bool:
-    own = network.state_dict()
-    given = match_names(tensors, own)
-    missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
-    return len(missing) == 1 and missing[0] in spec.head_tensors() and missing[0].endswith("bias")
+    return LoadedNetwork(network, spec.name, names, usual, notes=tuple(notes), file=path.name)
 
 
 def _numbers(count: int) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from domainadaptor import OutputReader, adapt
+from domainadaptor import adapt
 from domainadaptor.errors import UnsupportedNetwork
 
 
@@ -22,31 +22,31 @@ class NeutralityReport(NamedTuple):
         return self.same_bits and (self.folded_error is None or self.folded_error <= 1e-6)
 
 
-def check_neutrality(network: nn.Module, images: Tensor, output: OutputReader | None = None) -> NeutralityReport:
+def check_neutrality(network: nn.Module, images: Tensor) -> NeutralityReport:
     """Wrap a network so that nothing adapts, and compare the logits with the source model's.
 
     Batch norms are wrapped with alpha 1; other norm layers are wrapped for a step that is not taken. Folding is exact
     except for rounding, which a network with random weights can amplify; hence float64.
     """
-    expected = adapt(network, "source", output=output)(images)
+    expected = adapt(network, "source")(images)
     try:
-        unfolded = adapt(network, "adamixbn", alpha=1.0, fold=False, output=output)(images)
+        unfolded = adapt(network, "adamixbn", alpha=1.0, fold=False)(images)
     except UnsupportedNetwork:
-        return NeutralityReport(torch.equal(_without_step(network, images, output), expected), None)
-    return NeutralityReport(torch.equal(unfolded, expected), _folded_error(network, images, output))
+        return NeutralityReport(torch.equal(_without_step(network, images), expected), None)
+    return NeutralityReport(torch.equal(unfolded, expected), _folded_error(network, images))
 
 
-def _without_step(network: nn.Module, images: Tensor, output: OutputReader | None) -> Tensor:
+def _without_step(network: nn.Module, images: Tensor) -> Tensor:
     try:
-        return adapt(network, "tent", output=output).adapt(images).before
+        return adapt(network, "tent").adapt(images).before
     except UnsupportedNetwork:  # no norm layer can be replaced, so none is
-        return adapt(network, "source", output=output).adapt(images).before
+        return adapt(network, "source").adapt(images).before
 
 
-def _folded_error(network: nn.Module, images: Tensor, output: OutputReader | None) -> float:
+def _folded_error(network: nn.Module, images: Tensor) -> float:
     exact, images = copy.deepcopy(network).cpu().double(), images.cpu().double()
-    expected = adapt(exact, "source", output=output)(images)
-    folded = adapt(exact, "adamixbn", alpha=1.0, output=output)(images)
+    expected = adapt(exact, "source")(images)
+    folded = adapt(exact, "adamixbn", alpha=1.0)(images)
     return float((folded - expected).norm() / expected.norm().clamp(min=1e-300))
 
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 import torchvision
 from torch import Tensor, nn
 
@@ -62,12 +61,7 @@ class PretrainedWeights:
 
 
 def find_pretrained(spec: NetworkSpec, root: Path | None) -> PretrainedWeights:
-    """Return the published weights of a network, from the data root or an installed package.
-
-    Raises:
-        BadFile: They are not on this machine.
-        BadOption: No published weights are known.
-    """
+    """Return the published weights of a network, from the data root or an installed package."""
     known = _KNOWN.get(spec.name.removesuffix(".in1k"))  # timm's name for the only weights of its Lite0
     if known is None:
         raise BadOption(
@@ -79,8 +73,7 @@ def find_pretrained(spec: NetworkSpec, root: Path | None) -> PretrainedWeights:
     if known.by_order:
         tensors = _named_by_order(tensors, spec, path)
     origin = f"{known.package or known.file.split('/')[0]}: {path.name}"
-    usual = spec.preprocessing
-    preprocessing = replace(usual, resize=known.resize or usual.resize)
+    preprocessing = replace(spec.preprocessing, resize=known.resize or spec.preprocessing.resize)
     return PretrainedWeights(tensors, origin, known.note, known.classes or imagenet_classes(), preprocessing)
 
 
@@ -94,12 +87,8 @@ def load_backbone(network: nn.Module, tensors: Mapping[str, Tensor], spec: Netwo
 
     The head is not loaded even if the shapes fit: its classes are others. A bias that only the file has and the extra
     heads of a checkpoint are ignored.
-
-    Raises:
-        BadFile: Something besides the head does not fit.
     """
-    own = network.state_dict()
-    head = spec.head_tensors()
+    own, head = network.state_dict(), spec.head_tensors()
     fresh = {name: own[name] for name in head if name in own}
     body = {
         name: tensor
@@ -111,29 +100,27 @@ def load_backbone(network: nn.Module, tensors: Mapping[str, Tensor], spec: Netwo
 
 
 def _find(known: _Published, name: str, root: Path | None) -> Path:
-    if known.package:
-        # Not imported: importing a package can run any code.
-        spec = importlib.util.find_spec(known.package)
-        places = list(spec.submodule_search_locations or []) if spec else []
-        found = next((Path(place) / known.file for place in places if (Path(place) / known.file).is_file()), None)
-        if found is None:
-            raise BadFile(f"the ImageNet weights of {name} are in a package that is not installed: {known.how}")
-        return found
-    paths = [folder / known.file for folder in data_roots(root)]
-    if found := next((path for path in paths if path.is_file()), None):
-        return found
-    looked = " or ".join(repr(str(path)) for path in paths)
-    raise BadFile(
-        f"no published weights of {name} at {looked}; nothing is downloaded. Pass --weights FILE, put them "
-        f"as {known.file} into the folder that {ROOT_VARIABLE} names, or train with --weights none"
-    )
+    if known.package:  # not imported: importing a package can run any code
+        package = importlib.util.find_spec(known.package)
+        folders = [Path(folder) for folder in (package.submodule_search_locations or [] if package else [])]
+        missing = f"the ImageNet weights of {name} are in a package that is not installed: {known.how}"
+    else:
+        folders = data_roots(root)
+        looked = " or ".join(repr(str(folder / known.file)) for folder in folders)
+        missing = (
+            f"no published weights of {name} at {looked}; nothing is downloaded. Pass --weights FILE, put them "
+            f"as {known.file} into the folder that {ROOT_VARIABLE} names, or train with --weights none"
+        )
+    for folder in folders:
+        if (folder / known.file).is_file():
+            return folder / known.file
+    raise BadFile(missing)
 
 
 def _named_by_order(tensors: dict[str, Tensor], spec: NetworkSpec, path: Path) -> dict[str, Tensor]:
     own = spec.build(spec.classes).state_dict()
-    counted = {name for name in own if name.endswith("num_batches_tracked")}
-    names = [name for name in own if name not in counted]
+    names = [name for name in own if not name.endswith("num_batches_tracked")]
     values = [value for name, value in tensors.items() if not name.endswith("num_batches_tracked")]
-    if len(names) != len(values) or any(own[n].shape != v.shape for n, v in zip(names, values, strict=True)):
+    if [own[name].shape for name in names] != [value.shape for value in values]:
         raise BadFile(f"{str(path)!r} does not hold the tensors of {spec.name} in their order")
-    return {**dict(zip(names, values, strict=True)), **{name: torch.zeros_like(own[name]) for name in counted}}
+    return own | dict(zip(names, values, strict=True))

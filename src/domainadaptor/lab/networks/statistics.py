@@ -49,28 +49,19 @@ def batch_statistics(network: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def reestimate_statistics(network: nn.Module, batches: Iterable[T], run: Callable[[T], object]) -> None:
-    """Set the running statistics to their mean over batches, for weights that no batch has passed through.
-
-    Args:
-        network: The network.
-        batches: What to pass through it.
-        run: Passes one batch through it.
-
-    Raises:
-        BadBatch: There is no batch.
-    """
+    """Set the running statistics to their mean over batches that `run` passes through the network, one by one."""
     layers = norm_layers(network).values()
     momenta = [layer.momentum for layer in layers]
     modes = {module: module.training for module in network.modules()}
-    left = iter(batches)
-    if (first := next(left, None)) is None:
+    remaining = iter(batches)
+    if (first := next(remaining, None)) is None:
         raise BadBatch("expected batches to estimate running statistics from, got none; pass training images")
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None  # a cumulative mean
     network.train()
     try:
-        for images in chain([first], left):
+        for images in chain([first], remaining):
             run(images)
     finally:
         for module, mode in modes.items():  # layers may be in another mode than the network
@@ -116,14 +107,14 @@ class StatisticsTracker:
 
     def resume_state(self) -> dict[str, Any]:
         """Return copies of everything that a later process needs to resume."""
-        held, mean, squares = (_copied(tensors) for tensors in (self._held, self._mean, self._squares))
-        return {"held": held, "count": self._count, "mean": mean, "squares": squares}
+        parts = {"held": self._held, "mean": self._mean, "squares": self._squares}
+        return {"count": self._count, **{part: _copied(tensors) for part, tensors in parts.items()}}
 
     def resume(self, state: dict[str, Any]) -> None:
         """Resume from such a state."""
+        self.refresh()
         self._count = state["count"]
         self._held, self._mean, self._squares = (_copied(state[part]) for part in ("held", "mean", "squares"))
-        self._passes = {name: _passes(layer) for name, layer in self._layers.items()}
 
     def by_layer(self) -> dict[str, dict[str, float]]:
         """Return the variance over steps of each layer's batch means and deviations, averaged over channels."""

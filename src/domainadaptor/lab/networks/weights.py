@@ -6,6 +6,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,8 @@ _COUNTER = "num_batches_tracked"  # missing in old files
 _AVERAGED = "n_averaged"  # a counter of torch's AveragedModel
 _OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12])\.")  # norm.1. is norm1. now
 _NESTED = ("state_dict", "model_state_dict", "model_dict", "model", "network", "net", "weights", "state")
-_DOMAINBED = (
-    "featurizer.network.",
-    "classifier.",
-)  # backbone and head, which are repeated as network.0. and network.1.
+_DOMAINBED = ("featurizer.network.", "classifier.")  # also there as network.0. and network.1.
+_SAVE_TENSORS = "save network.state_dict() with safetensors or torch.save instead"
 # Plain values that people save with tensors: the options of a program, and numbers of numpy.
 _HARMLESS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     argparse.Namespace,
@@ -46,11 +45,7 @@ def is_weights_file(name: str) -> bool:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file, or of a .pt or .pth file that holds only tensors and plain values.
-
-    Raises:
-        BadFile: It is missing, corrupt, of another format, or could run code.
-    """
+    """Return the tensors of a safetensors file, or of a .pt or .pth file that holds only tensors and plain values."""
     if not path.is_file():
         raise BadFile(f"no weights at {str(path)!r}: expected a .safetensors, .pt or .pth file; nothing is downloaded")
     name = path.name.lower()
@@ -65,11 +60,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def load_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, classes: Sequence[str] = ()) -> None:
-    """Load weights into a network, all of them or none.
-
-    Raises:
-        BadFile: Names, shapes, the number of classes or the values do not fit.
-    """
+    """Load weights into a network, all of them or none."""
     own = network.state_dict()
     given = match_names(weights, own)
     missing = [key for key in own if key not in given and not key.endswith(_COUNTER)]
@@ -82,8 +73,7 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, 
         )
     given = {key: given[key] for key in given if key in own}
     shapes = {key: (tuple(given[key].shape), tuple(own[key].shape)) for key in given}
-    wrong = {key: pair for key, pair in shapes.items() if pair[0] != pair[1]}
-    if wrong:
+    if wrong := {key: pair for key, pair in shapes.items() if pair[0] != pair[1]}:
         raise BadFile(_shape_message(wrong, path, classes))
     check_values(given, path)
     load_tensors(network, {**own, **given})
@@ -107,8 +97,9 @@ def count_classes(weights: Mapping[str, Tensor], network: nn.Module, head: Colle
 
 
 def _read_pickled(path: Path) -> object:
-    if _is_program(path):
-        raise BadFile(f"{str(path)!r} is a TorchScript or exported program, which can run code; {_SAVE_TENSORS}")
+    with suppress(zipfile.BadZipFile, OSError, ValueError), zipfile.ZipFile(path) as archive:
+        if any(name.endswith("constants.pkl") or "/code/" in name for name in archive.namelist()):
+            raise BadFile(f"{str(path)!r} is a TorchScript or exported program, which can run code; {_SAVE_TENSORS}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # for this call: torch warns about files that are refused below
@@ -122,33 +113,24 @@ def _read_pickled(path: Path) -> object:
         raise BadFile(f"{str(path)!r} is not a torch file, or is corrupt ({type(error).__name__}: {error})") from error
 
 
-def _is_program(path: Path) -> bool:
-    """Return whether a file is a TorchScript or exported archive; False if it is corrupt."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(name.endswith("constants.pkl") or "/code/" in name for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError, ValueError):
-        return False
-
-
-_SAVE_TENSORS = "save network.state_dict() with safetensors or torch.save instead"
-
-
 def _state_dict(loaded: object, path: Path) -> dict[str, Tensor]:
-    if _is_state_dict(loaded):
-        return dict(loaded)  # type: ignore[call-overload, no-any-return]
-    nested = {key: value for key, value in loaded.items() if _is_state_dict(value)} if isinstance(loaded, dict) else {}
-    names = list(nested) if len(nested) == 1 else [name for name in _NESTED if name in nested][:1]
+    held = loaded if isinstance(loaded, dict) else {}
+    if _is_state_dict(held):
+        return dict(held)
+    nested = {key: value for key, value in held.items() if _is_state_dict(value)}
+    names = list(nested) if len(nested) == 1 else [name for name in _NESTED if name in nested]
     if not names:
-        held = ", ".join(map(str, loaded)) if isinstance(loaded, dict) else f"a {type(loaded).__name__}"
-        raise BadFile(f"{str(path)!r}: expected named tensors, or one entry that holds them, got {held or 'nothing'}")
+        got = ", ".join(map(str, held)) if isinstance(loaded, dict) else f"a {type(loaded).__name__}"
+        raise BadFile(f"{str(path)!r}: expected named tensors, or one entry that holds them, got {got or 'nothing'}")
     return dict(nested[names[0]])
 
 
 def _is_state_dict(value: object) -> bool:
-    if not isinstance(value, dict) or not value:
-        return False
-    return all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in value.items())
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in value.items())
+    )
 
 
 def match_names(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -157,21 +139,15 @@ def match_names(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dic
     Prefixes of wrappers (module., _orig_mod., model.) are removed if no name fits otherwise. Old names of torchvision
     and heads with another name are renamed.
     """
-    given = _one_network(weights)
-    given = {key: tensor for key, tensor in given.items() if key != _AVERAGED or key in own}
+    given = {key: tensor for key, tensor in weights.items() if key != _AVERAGED or key in own}
+    if all(any(key.startswith(prefix) for key in given) for prefix in _DOMAINBED):  # backbone and head, once each
+        given = {key.removeprefix(_DOMAINBED[0]): t for key, t in given.items() if key.startswith(_DOMAINBED)}
     while not set(given) & set(own) and len({key.partition(".")[0] for key in given}) == 1:
         if any("." not in key for key in given):
             break
         given = {key.partition(".")[2]: tensor for key, tensor in given.items()}
     given = {key if key in own else _OLD_DENSENET.sub(r"\1\2.", key): tensor for key, tensor in given.items()}
     return _with_own_head(given, own)
-
-
-def _one_network(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return backbone and head of a DomainBed algorithm once each; anything else as it is."""
-    if not all(any(key.startswith(prefix) for key in weights) for prefix in _DOMAINBED):
-        return dict(weights)
-    return {key.removeprefix(_DOMAINBED[0]): tensor for key, tensor in weights.items() if key.startswith(_DOMAINBED)}
 
 
 def _with_own_head(given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -204,24 +180,19 @@ def _shape_message(
 
 
 def check_values(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Refuse tensors that no trained network has.
+    """Refuse tensors that no trained network has."""
+    problems: tuple[tuple[str, Callable[[str, Tensor], object]], ...] = (
+        ("tensors without values, quantized or sparse (expected ordinary ones)", lambda _, t: _is_odd(t)),
+        ("NaN or infinity (the training failed, or the file is corrupt)", lambda _, t: not t.isfinite().all()),
+        ("negative variances (the file is corrupt)", lambda key, t: key.endswith("running_var") and (t < 0).any()),
+    )
+    for problem, is_bad in problems:
+        if bad := [key for key, tensor in weights.items() if is_bad(key, tensor)]:
+            raise BadFile(f"{str(path)!r} has {problem} in {join_names(bad)}")
 
-    Raises:
-        BadFile: A tensor has no values, or impossible ones.
-    """
-    odd = [key for key, t in weights.items() if t.is_meta or t.is_quantized or t.layout != torch.strided]
-    if odd:
-        raise BadFile(
-            f"{str(path)!r}: expected ordinary tensors; without values, quantized or sparse: {join_names(odd)}"
-        )
-    broken = [key for key, t in weights.items() if t.is_floating_point() and not bool(torch.isfinite(t).all())]
-    if broken:
-        raise BadFile(
-            f"{str(path)!r} has NaN or infinity in {join_names(broken)}; the training failed, or the file is corrupt"
-        )
-    negative = [key for key, t in weights.items() if key.endswith("running_var") and bool((t < 0).any())]
-    if negative:
-        raise BadFile(f"{str(path)!r} has negative variances in {join_names(negative)}; the file is corrupt")
+
+def _is_odd(tensor: Tensor) -> bool:
+    return tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided
 
 
 def join_names(names: Sequence[str]) -> str:
@@ -253,14 +224,9 @@ class WeightsOptions:
 
     def settings(self) -> dict[str, Any]:
         """Return what the user gave, for a record."""
-        given = {
-            "resize": self.resize,
-            "size": self.size,
-            "mean": None if self.mean is None else list(self.mean),
-            "std": None if self.std is None else list(self.std),
-            "classes": list(self.classes) or None,
-        }
-        return {name: value for name, value in given.items() if value is not None}
+        given = {name: getattr(self, name) for name in ("resize", "size", "mean", "std", "classes")}
+        given = {name: value for name, value in given.items() if value not in (None, ())}
+        return {name: value if name in ("resize", "size") else list(value) for name, value in given.items()}
 
     def flags(self) -> list[str]:
         """Return the same as options of a command, with the file that names the classes."""
@@ -271,11 +237,7 @@ class WeightsOptions:
         return flags
 
     def refuse(self, what: str) -> None:
-        """Refuse options for a network that includes them.
-
-        Raises:
-            BadOption: The user gave one.
-        """
+        """Refuse options for a network that includes them."""
         for name in self.settings():
             raise BadOption(
                 f"{what} includes its preprocessing and classes: leave out --{name}, which is for --weights FILE"
@@ -284,12 +246,9 @@ class WeightsOptions:
     def apply_to(self, usual: Preprocessing) -> Preprocessing:
         """Return the network's default preprocessing with the user's options."""
         own = usual if self.size is None else usual.at(self.size)
-        if self.resize == "squash":
-            own = replace(own, resize=own.size, squash=True)
-        elif self.resize == "crop":
-            own = replace(own, squash=False)
-        mean, std = (
-            tuple(map(float, given)) if given is not None else kept
-            for given, kept in ((self.mean, own.mean), (self.std, own.std))
-        )
-        return replace(own, mean=mean, std=std)
+        if self.resize is not None:
+            squash = self.resize == "squash"
+            own = replace(own, squash=squash, resize=own.size if squash else own.resize)
+        given = {"mean": self.mean, "std": self.std}
+        changes = {name: tuple(map(float, values)) for name, values in given.items() if values is not None}
+        return replace(own, **changes)  # type: ignore[arg-type]

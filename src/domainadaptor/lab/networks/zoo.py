@@ -5,6 +5,7 @@ To add a library of networks, write its two functions here and add them to `_LIB
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import timm
@@ -50,11 +51,7 @@ class NetworkSpec:
 
 
 def find_network(name: str) -> NetworkSpec:
-    """Return the network of that name; a prefix such as "timm:" names the library.
-
-    Raises:
-        BadOption: There is none; the message has the nearest name.
-    """
+    """Return the network of that name; a prefix such as "timm:" names the library."""
     library, _, rest = name.rpartition(":")
     if library and library not in _LIBRARIES:
         raise BadOption(f"unknown library {library!r} in {name!r}; {suggestion(library, _LIBRARIES)}")
@@ -65,14 +62,6 @@ def find_network(name: str) -> NetworkSpec:
     known = [known for names, _ in libraries for known in names()]
     near = suggestion(rest, known).partition(" available:")[0]
     raise BadOption(f"unknown network {name!r}; {near} ({len(known)} networks of {', '.join(_LIBRARIES)} are known)")
-
-
-def _torchvision_names() -> list[str]:
-    return torchvision.models.list_models(module=torchvision.models)  # type: ignore[no-any-return]
-
-
-def _cifar_names() -> list[str]:
-    return [f"resnet{depth}" for depth in DEPTHS]
 
 
 def _for_cifar(name: str) -> NetworkSpec:
@@ -87,10 +76,13 @@ def _from_torchvision(name: str) -> NetworkSpec:
     theirs = {"init_weights": True, "transform_input": True}
     extra: dict[str, Any] = theirs if name in ("googlenet", "inception_v3") else {}
 
-    def make(classes: int) -> nn.Module:
-        return torchvision.models.get_model(name, weights=None, num_classes=classes, **extra)  # type: ignore[no-any-return]
-
-    return NetworkSpec(f"torchvision:{name}", _transforms(published.DEFAULT), 1000, make, by_file)
+    return NetworkSpec(
+        f"torchvision:{name}",
+        _transforms(published.DEFAULT),
+        1000,
+        lambda classes: torchvision.models.get_model(name, weights=None, num_classes=classes, **extra),
+        by_file,
+    )
 
 
 def _transforms(weights: Any) -> Preprocessing:
@@ -115,16 +107,15 @@ def _from_timm(name: str) -> NetworkSpec:
     squash = config.get("crop_mode") == "squash"
     preprocessing = Preprocessing(size, resize, config["mean"], config["std"], config["interpolation"], squash)
 
-    def make(classes: int) -> nn.Module:
-        return timm.create_model(name, pretrained=False, num_classes=classes)  # type: ignore[no-any-return]
-
     classes = (published.num_classes if published else 0) or 1000  # 0: published without a head
-    return NetworkSpec(f"timm:{name}", preprocessing, classes, make)
+    return NetworkSpec(
+        f"timm:{name}", preprocessing, classes, lambda own: timm.create_model(name, pretrained=False, num_classes=own)
+    )
 
 
 # Library -> the names of its networks, and a function from a name to its spec; the first library with a name wins.
 _LIBRARIES: dict[str, tuple[Callable[[], list[str]], Callable[[str], NetworkSpec]]] = {
-    "torchvision": (_torchvision_names, _from_torchvision),
-    "cifar": (_cifar_names, _for_cifar),
+    "torchvision": (partial(torchvision.models.list_models, module=torchvision.models), _from_torchvision),
+    "cifar": (lambda: [f"resnet{depth}" for depth in DEPTHS], _for_cifar),
     "timm": (timm.list_models, _from_timm),
 }

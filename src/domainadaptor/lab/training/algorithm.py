@@ -1,16 +1,19 @@
 """Base class of training algorithms: one update from one labeled batch per source domain."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.optim import Optimizer
 
 from domainadaptor.lab.data.loaders import DomainBatch
-from domainadaptor.lab.networks.heads import features_of, find_head, head_width
+from domainadaptor.lab.networks.heads import find_head
+from domainadaptor.lab.networks.statistics import frozen_statistics
 from domainadaptor.lab.training.distributed import average_gradients
 
 
@@ -37,7 +40,6 @@ class Algorithm(nn.Module, ABC):
         self.settings = settings
         self.head = find_head(network, settings.classes)
         self.heads = nn.ModuleDict()  # saved in the checkpoint, for adaptation
-        self._optimizer: Optimizer | None = None
 
     @abstractmethod
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
@@ -55,14 +57,9 @@ class Algorithm(nn.Module, ABC):
         """Prepare the weights for validation, `steps` rounds of batches after the last one."""
         return
 
-    @property
+    @cached_property
     def optimizer(self) -> Optimizer:
         """The outer optimizer, made on first use: a subclass may add heads until then."""
-        if self._optimizer is None:
-            self._optimizer = self._make_optimizer()
-        return self._optimizer
-
-    def _make_optimizer(self) -> Optimizer:
         s = self.settings
         return torch.optim.SGD(
             self._groups(), lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay, nesterov=s.momentum > 0
@@ -70,11 +67,10 @@ class Algorithm(nn.Module, ABC):
 
     def _groups(self) -> list[dict[str, Any]]:
         """Return the parameter groups: the backbone, and the head and extra heads at a higher rate."""
-        fresh = self._fresh()
-        known = {id(p) for p in fresh}
+        fresh, factor = self._fresh(), self.settings.head_lr
+        known = set(map(id, fresh))
         body = [p for p in self.network.parameters() if id(p) not in known]
-        high = self.settings.lr * self.settings.head_lr
-        return [{"params": body, "factor": 1.0}, {"params": fresh, "lr": high, "factor": self.settings.head_lr}]
+        return [{"params": body, "factor": 1.0}, {"params": fresh, "lr": self.settings.lr * factor, "factor": factor}]
 
     def _fresh(self) -> list[nn.Parameter]:
         """Return the parameters that were not pretrained."""
@@ -101,15 +97,17 @@ class Algorithm(nn.Module, ABC):
         self.load_state_dict(state["modules"])
         self.optimizer.load_state_dict(state["optimizer"])
 
-    def features(self, images: Tensor) -> Tensor:
-        """Return the input of the head for images, (N, D)."""
-        with features_of(self.network, self.head) as features:
-            self.network(images)
-        return features()
+    def functional_logits(self, parameters: Mapping[str, Tensor], images: Tensor) -> Tensor:
+        """Return the logits with some parameters replaced; running statistics are unchanged."""
+        with frozen_statistics(self.network):
+            return functional_call(self.network, dict(parameters), (images,))  # type: ignore[no-any-return]
 
-    def width(self) -> int:
-        """Return the number of input features of the head."""
-        return head_width(self.network, self.head)
+    def inner_step(
+        self, parameters: Mapping[str, Tensor], images: Tensor, loss: Callable[[Tensor], Tensor], lr: float
+    ) -> dict[str, Tensor]:
+        """Return the parameters after a step on a loss of the logits, as a differentiable function."""
+        gradients = torch.func.grad(lambda p: loss(self.functional_logits(p, images)))(dict(parameters))
+        return {name: p - lr * gradients[name] for name, p in parameters.items()}
 
 
 def concatenate(batches: Sequence[DomainBatch]) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -32,8 +32,7 @@ class Diverged(AdaptationError):
     """The loss is not finite: use a lower learning rate."""
 
 
-@dataclass(frozen=True)
-class TrainingProgress:
+class TrainingProgress(NamedTuple):
     """How far a run is."""
 
     epoch: int
@@ -61,34 +60,20 @@ class TrainingLoop:
 
     Every epoch ends with a file that holds the whole state. The same call resumes from it and ends with the same
     weights, because what a step sees and draws depends on the seed, the epoch and the step alone.
-
-    Args:
-        algorithm: The algorithm, on its device.
-        training: Batches to train on.
-        validation: Source domain -> its validation images.
-        selection: Selects the weights to keep.
-        recipe: Epochs, learning rates, precision and seed.
-        device: The device of the algorithm.
-        folder: Folder for the log and the file to resume from.
-        progress: Called after every step.
     """
 
     algorithm: Algorithm
     training: TrainingBatches
-    validation: Mapping[str, Batches]
+    validation: Mapping[str, Batches]  # by source domain
     selection: WeightSelection
     recipe: TrainingRecipe
     device: torch.device
-    folder: Path
-    progress: Callable[[TrainingProgress], None]
+    folder: Path  # for the log and the file to resume from
+    progress: Callable[[TrainingProgress], object]
     log: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self) -> dict[str, Any]:
-        """Train; return the log, how the weights were selected, and the variance of the batch statistics.
-
-        Raises:
-            Diverged: The loss is not finite.
-        """
+        """Train; return the log, how the weights were selected, and the variance of the batch statistics."""
         self._tracker = StatisticsTracker(self.algorithm.network)
         self._resume()
         devices = [self.device] if self.device.type == "cuda" else []
@@ -115,11 +100,11 @@ class TrainingLoop:
             numbers = self._update(epoch, step, lr, batches)
             sums = {name: sums.get(name, 0.0) + value for name, value in numbers.items()}
             images += sum(len(batch.labels) for batch in batches)
+            loss, accuracy = (sums.get(name, 0.0) / (step + 1) for name in ("loss", "accuracy"))
             speed = images / (time.perf_counter() - started)
-            mean = {name: total / (step + 1) for name, total in sums.items()}
-            loss, accuracy = mean["loss"], mean.get("accuracy", 0.0)
             self.progress(TrainingProgress(epoch, self.recipe.epochs, step + 1, steps, loss, accuracy, speed))
-            if _is_check(step, steps, self.selection.checks_per_epoch):
+            each = self.selection.checks_per_epoch  # evenly over the epoch, the last at its end
+            if (step + 1) * each // steps > step * each // steps:
                 checks.append(self._validate(epoch, epoch * steps + step + 1))
         seconds = time.perf_counter() - started
         return {
@@ -140,8 +125,7 @@ class TrainingLoop:
         mixed = self.recipe.precision == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=mixed):
             numbers = algorithm.update([self._local(batch) for batch in batches], draw)
-        if not math.isfinite(numbers["loss"]):
-            raise self._diverged(f"the loss is {numbers['loss']} in epoch {epoch + 1}, step {step + 1}")
+        self._check_finite("loss", numbers["loss"], f"in epoch {epoch + 1}, step {step + 1}")
         self._tracker.add()
         self.selection.after_step(algorithm)
         return numbers
@@ -152,13 +136,13 @@ class TrainingLoop:
         distributed.average_statistics(self.algorithm.network)
         self._tracker.refresh()
         scores = validate(self.algorithm.eval().predict, self.validation, self.device)
-        if not math.isfinite(scores["loss"]):
-            raise self._diverged(f"the validation loss is {scores['loss']} after step {done}")
+        self._check_finite("validation loss", scores["loss"], f"after step {done}")
         self.selection.after_check(self.algorithm, ValidationScore(done, scores["accuracy"], scores["loss"]))
         return {"step": done, **scores}
 
-    def _diverged(self, what: str) -> Diverged:
-        return Diverged(f"{what}; use a lower --lr than {self.recipe.lr:g}")
+    def _check_finite(self, what: str, value: float, when: str) -> None:
+        if not math.isfinite(value):
+            raise Diverged(f"the {what} is {value} {when}; use a lower --lr than {self.recipe.lr:g}")
 
     def _rounds(self, epoch: int) -> Iterator[list[DomainBatch]]:
         return ([self._local(batch) for batch in batches] for batches in self.training.each_round(epoch))
@@ -173,28 +157,28 @@ class TrainingLoop:
         if path.is_file():
             try:
                 state = torch.load(path, map_location=self.device, weights_only=True)
+                log = json.loads(state["log"])
+                for name, part in self._parts().items():
+                    part.resume(state[name])
             except Exception as error:
-                raise BadFile(f"{str(path)!r} is corrupt ({error}); delete it to train from the beginning") from error
-            self.algorithm.resume(state["algorithm"])
-            self.selection.resume(state["selection"])
-            self._tracker.resume(state["variance"])
-            self.log[:] = json.loads(state["log"])
+                raise BadFile(
+                    f"{str(path)!r} is corrupt or of another version ({error}); delete it to train from the beginning"
+                ) from error
+            self.log[:] = log
         if distributed.is_main_process():
             self._write_log()
 
+    def _parts(self) -> dict[str, Algorithm | WeightSelection | StatisticsTracker]:
+        return {"algorithm": self.algorithm, "selected": self.selection, "variance": self._tracker}
+
     def _save(self) -> None:
-        state = {
-            "algorithm": self.algorithm.resume_state(),
-            "selection": self.selection.resume_state(),
-            "variance": self._tracker.resume_state(),
-            "log": json.dumps(self.log),
-        }
         if not distributed.is_main_process():
             return
         path = self.folder / RESUME_FILE
+        state = {name: part.resume_state() for name, part in self._parts().items()}
         try:
             with replacing(path) as temporary:
-                torch.save(state, temporary)
+                torch.save({**state, "log": json.dumps(self.log)}, temporary)
         except RuntimeError as error:  # raised by torch if the disk is full
             reason = str(error).splitlines()[0]
             raise BadFile(f"cannot write {str(path)!r}: {reason}; free some space and run the command again") from error
@@ -210,11 +194,7 @@ class TrainingLoop:
 def validate(
     predict: Callable[[Tensor], Tensor], validation: Mapping[str, Batches], device: torch.device
 ) -> dict[str, Any]:
-    """Return accuracy in percent and mean loss over the images of all domains, and the accuracy of each domain.
-
-    Raises:
-        BadFile: A domain has no readable images.
-    """
+    """Return accuracy in percent and mean loss over the images of all domains, and the accuracy of each domain."""
     right = total = 0
     loss = 0.0
     domains: dict[str, float] = {}
@@ -230,8 +210,3 @@ def validate(
         domains[domain] = 100 * own_right / own_total
         right, total = right + own_right, total + own_total
     return {"accuracy": 100 * right / total, "loss": loss / total, "domains": domains}
-
-
-def _is_check(step: int, steps: int, per_epoch: int) -> bool:
-    """Return whether to validate after a step: evenly over an epoch, the last time at its end."""
-    return (step + 1) * per_epoch // steps > step * per_epoch // steps

@@ -54,18 +54,19 @@ class TrainingRecipe(TrainingSettings):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
     def __init__(self, **values: Any) -> None:
-        """Validate the values; names of algorithms and selections must be registered.
-
-        Raises:
-            BadOption: A name is unknown, or a value has the wrong type or is out of bounds.
-        """
+        """Validate the values; raise BadOption if one is wrong, or an algorithm or selection is not registered."""
         algorithm, select = values.get("algorithm", "erm"), values.get("select", "best")
-        options = coerce_options(find_algorithm(algorithm), values.get("options", {}), algorithm)
-        select_options = coerce_options(find_selection(select), values.get("select_options", {}), select)
+        for field, function, name in (
+            ("options", find_algorithm(algorithm), algorithm),
+            ("select_options", find_selection(select), select),
+        ):
+            typed = coerce_options(function, values.get(field, {}), name)
+            values[field] = {key: list(own) if isinstance(own, tuple) else own for key, own in typed.items()}
         try:
-            super().__init__(**values | {"options": _listed(options), "select_options": _listed(select_options)})
+            super().__init__(**values)
         except ValidationError as error:
-            raise BadOption("; ".join(map(_sentence, error.errors(include_url=False)))) from None
+            wrong = [(".".join(map(str, d["loc"])), d["input"], d["msg"]) for d in error.errors(include_url=False)]
+            raise BadOption("; ".join(f"{where}={value!r}: {why}" for where, value, why in wrong)) from None
         if len(set(self.sources)) < len(self.sources):
             raise BadOption(f"Source domain given twice: {', '.join(self.sources)}")
         if self.warmup > self.epochs:
@@ -78,12 +79,9 @@ class TrainingRecipe(TrainingSettings):
     def make_algorithm(self, network: nn.Module, classes: int) -> Algorithm:
         """Build the algorithm for a network."""
         settings = OptimizerSettings(classes, self.lr, self.head_lr, self.momentum, self.weight_decay)
-        function = find_algorithm(self.algorithm)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(self.seed, _HEADS_SEED))
-            made = function(network, settings, **self.options)
-        assert isinstance(made, Algorithm)
-        return made
+            return find_algorithm(self.algorithm)(network, settings, **self.options)
 
     def id(self) -> str:
         """Return a short name that differs wherever the recipe does.
@@ -112,15 +110,6 @@ class TrainingRecipe(TrainingSettings):
         return _utf8(name).decode().replace("/", "_")
 
 
-def _listed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with lists for tuples, as JSON has them."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
-
-
-def _sentence(detail: Any) -> str:
-    return f"{'.'.join(map(str, detail['loc']))}={detail['input']!r}: {detail['msg']}"
-
-
 def _utf8(name: str) -> bytes:
     """Encode a name, with ? for what UTF-8 cannot encode: safetensors opens no other path."""
     return name.encode("utf-8", "replace")
@@ -140,23 +129,10 @@ def make_recipe(
 ) -> TrainingRecipe:
     """Make a recipe from the options of `train`, without source domains yet.
 
-    Args:
-        dataset: The data set.
-        runs: Folder of earlier runs, which training may start from.
-        network: Name of the network, with or without its library.
-        weights: "pretrained", "none", a file, or the name of a run.
-        size: Side of the images; the network's default otherwise.
-        option: Options of the algorithm.
-        task: Self-supervised tasks trained with ERM.
-        select_option: Options of the weight selection.
-        **others: Other fields of the recipe.
-
-    Raises:
-        BadOption: An option is unknown, or has an invalid value.
+    The folder of earlier runs is for `weights` that name one; the default size is the network's.
     """
-    for name in others:
-        if name not in TrainingRecipe.model_fields:
-            raise BadOption(f"train has no option {name!r}; {suggestion(name, TrainingRecipe.model_fields)}")
+    if unknown := [name for name in others if name not in TrainingRecipe.model_fields]:
+        raise BadOption(f"train has no option {unknown[0]!r}; {suggestion(unknown[0], TrainingRecipe.model_fields)}")
     if task and "tasks" in (option or {}):
         raise BadOption("Tasks given twice (--task and --option tasks=); use one")
     spec = find_network(network)
@@ -165,7 +141,7 @@ def make_recipe(
         dataset=dataset.name,
         data=dataset.fingerprint(),
         network=spec.name,
-        weights=_run_or_file_name(weights, runs),
+        weights=weights if start is None else _portable_name(weights, runs),
         start="" if start is None else digest_of(start)[:12],
         size=size or spec.preprocessing.size,
         options=dict(option or {}) | ({"tasks": list(task)} if task else {}),
@@ -174,7 +150,7 @@ def make_recipe(
     )
 
 
-def _run_or_file_name(weights: str, runs: Path) -> str:
+def _portable_name(weights: str, runs: Path) -> str:
     """Return the name of the run or of the file: both are the same on every machine."""
     path = Path(weights)
     if path.is_file() and path.resolve().is_relative_to(runs.resolve()):
@@ -190,11 +166,6 @@ def find_start_weights(weights: str, runs: Path) -> Path | None:
 def find_algorithm(name: str, *, allow_import: bool = False) -> Callable[..., Algorithm]:
     """Return a training algorithm by name; its keyword-only parameters are the options.
 
-    Args:
-        name: A registered name.
-        allow_import: Also accept "package.module:function"; only for names that the user typed.
-
-    Raises:
-        BadOption: There is none.
+    With `allow_import`, for names that the user typed, "package.module:function" is also accepted.
     """
     return registry.find(ALGORITHMS, "algorithm", name, allow_import=allow_import)

@@ -1,11 +1,8 @@
 """Which weights of a training run are kept: the last, the best on source validation images, or SWAD's average."""
 
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from torch import Tensor, nn
 
@@ -26,10 +23,15 @@ class ValidationScore(NamedTuple):
 
 
 class WeightSelection(ABC):
-    """Watches a run and keeps weights of it; keyword-only parameters of a constructor are its options."""
+    """Watches a run and keeps weights of it; keyword-only parameters of a constructor are its options.
+
+    All attributes are tensors and plain values, and are saved to resume.
+    """
 
     def __init__(self, *, checks_per_epoch: Count = 1) -> None:
         self.checks_per_epoch = checks_per_epoch
+        self.state: State = {}
+        self.step = 0
 
     def after_step(self, module: nn.Module) -> None:  # noqa: B027
         """See the weights after a step."""
@@ -45,13 +47,13 @@ class WeightSelection(ABC):
     def finish(self, network: nn.Module, batches: Iterable[T], run: Callable[[T], object]) -> None:  # noqa: B027
         """Prepare the selected weights, now loaded, for use; `run` passes a batch through the network."""
 
-    @abstractmethod
     def resume_state(self) -> dict[str, Any]:
         """Return everything that a later process needs to resume."""
+        return dict(vars(self))
 
-    @abstractmethod
     def resume(self, state: dict[str, Any]) -> None:
         """Resume from such a state."""
+        vars(self).update(state)
 
 
 class LastWeights(WeightSelection):
@@ -59,24 +61,14 @@ class LastWeights(WeightSelection):
 
     def __init__(self) -> None:
         super().__init__()
-        self._state: State = {}
-        self._step = 0
 
     def after_check(self, module: nn.Module, check: ValidationScore) -> None:
         """Keep the weights."""
-        self._state, self._step = _copied(module), check.step
+        self.state, self.step = _copied(module), check.step
 
     def chosen(self) -> tuple[State, str]:
         """Return the last weights."""
-        return self._state, f"the last, after step {self._step}"
-
-    def resume_state(self) -> dict[str, Any]:
-        """Return the last weights so far."""
-        return {"state": self._state, "step": self._step}
-
-    def resume(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
-        self._state, self._step = state["state"], state["step"]
+        return self.state, f"the last, after step {self.step}"
 
 
 class BestWeights(WeightSelection):
@@ -88,60 +80,25 @@ class BestWeights(WeightSelection):
 
     def __init__(self, *, checks_per_epoch: Count = 1) -> None:
         super().__init__(checks_per_epoch=checks_per_epoch)
-        self._state: State = {}
-        self._check = ValidationScore(0, -1.0, 0.0)
+        self.accuracy = -1.0
 
     def after_check(self, module: nn.Module, check: ValidationScore) -> None:
         """Keep the weights if they are better."""
-        if check.accuracy > self._check.accuracy:
-            self._state, self._check = _copied(module), check
+        if check.accuracy > self.accuracy:
+            self.state, self.step, self.accuracy = _copied(module), check.step, check.accuracy
 
     def chosen(self) -> tuple[State, str]:
         """Return the best weights."""
-        return self._state, f"best on source validation, {self._check.accuracy:.2f} % after step {self._check.step}"
-
-    def resume_state(self) -> dict[str, Any]:
-        """Return the best weights so far."""
-        return {"state": self._state, "check": tuple(self._check)}
-
-    def resume(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
-        self._state, self._check = state["state"], ValidationScore(*state["check"])
+        return self.state, f"best on source validation, {self.accuracy:.2f} % after step {self.step}"
 
 
-@dataclass
-class _Average:
-    """The mean of parameters; buffers belong to single steps, so the last ones are kept."""
+class _Segment(TypedDict):
+    """The steps between two validations: the mean of their weights, their number, and the scores at the end."""
 
-    state: State = field(default_factory=dict)
-    count: int = 0
-    parameters: tuple[str, ...] = ()
-
-    def add(self, module: nn.Module) -> None:
-        """Include the weights of a module."""
-        self.merge(_Average(_copied(module), 1, tuple(name for name, _ in module.named_parameters())))
-
-    def merge(self, later: "_Average") -> None:
-        """Include another mean, weighted by its number of steps."""
-        if not self.count:
-            self.state, self.count, self.parameters = later.state, later.count, later.parameters
-            return
-        self.count += later.count
-        for name, value in later.state.items():
-            if name in self.parameters:
-                self.state[name] += (value - self.state[name]) * (later.count / self.count)
-            else:
-                self.state[name].copy_(value)
-
-    def parts(self) -> tuple[Any, ...]:
-        return self.state, self.count, self.parameters
-
-
-class _Segment(NamedTuple):
-    """The steps between two validations: the mean of their weights, and the scores at the end."""
-
-    average: _Average
-    check: ValidationScore
+    state: State
+    count: int
+    step: int
+    loss: float
 
 
 class SWAD(WeightSelection):
@@ -159,131 +116,92 @@ class SWAD(WeightSelection):
     """
 
     def __init__(
-        self,
-        *,
-        converge: Count = 3,
-        tolerance: Count = 6,
-        ratio: NonNegative = 0.3,
-        checks_per_epoch: Count = 4,
+        self, *, converge: Count = 3, tolerance: Count = 6, ratio: NonNegative = 0.3, checks_per_epoch: Count = 4
     ) -> None:
         super().__init__(checks_per_epoch=checks_per_epoch)
         self.converge, self.tolerance, self.ratio = converge, tolerance, ratio
-        self._current = _Average()
-        self._recent: deque[_Segment] = deque(maxlen=converge)  # before the valley: candidates for its beginning
-        self._waiting: deque[_Segment] = deque()  # in the valley: not averaged until it is known to continue
-        self._valley: _Average | None = None
-        self._began = self._ended = self._threshold = 0.0
-        self._done = False
-        self._last: State = {}
+        self.current: _Segment | None = None
+        self.recent: list[_Segment] = []  # before the valley: candidates for its beginning
+        self.valley: _Segment | None = None
+        self.waiting: list[_Segment] = []  # in the valley: not averaged until it is known to continue
+        self.threshold = 0.0
+        self.done = False
+        self.parameters: list[str] = []
 
     def after_step(self, module: nn.Module) -> None:
         """Include the weights in the mean of the current segment."""
-        if not self._done:
-            self._current.add(module)
+        if self.done:
+            return
+        self.parameters = [name for name, _ in module.named_parameters()]
+        now: _Segment = {"state": _copied(module), "count": 1, "step": 0, "loss": 0.0}
+        if self.current is None:
+            self.current = now
+        else:
+            self._merge(self.current, now)
 
     def after_check(self, module: nn.Module, check: ValidationScore) -> None:
         """Close the segment, and find out whether the valley begins or ends with it."""
-        if self._done:
+        if self.done or self.current is None:
             return
-        self._last = _copied(module)
-        segment, self._current = _Segment(self._current, check), _Average()
-        if self._valley is None:
-            self._recent.append(segment)
-            self._look_for_beginning()
-        else:
-            self._waiting.append(segment)
-            self._look_for_end()
-
-    def _look_for_beginning(self) -> None:
-        if len(self._recent) < self.converge:
+        self.state = _copied(module)
+        segment, self.current = self.current, None
+        segment["step"], segment["loss"] = check.step, check.loss
+        if self.valley is None:
+            self.recent = [*self.recent, segment][-self.converge :]
+            losses = [segment["loss"] for segment in self.recent]
+            if len(losses) == self.converge and min(losses) == losses[0]:
+                self.threshold = sum(losses) / len(losses) * (1 + self.ratio)
+                self.valley, *self.waiting = self.recent
+                self.step, self.recent = self.valley["step"], []
             return
-        losses = [segment.check.loss for segment in self._recent]
-        if min(losses) < losses[0]:
-            return
-        first, *rest = self._recent
-        self._valley = first.average
-        self._began = self._ended = first.check.step
-        self._threshold = sum(losses) / len(losses) * (1 + self.ratio)
-        self._waiting.extend(rest)
-        self._recent.clear()
+        self.waiting.append(segment)
+        while len(self.waiting) >= self.tolerance:  # more than one at first, if the valley began with many
+            self.done = not self._extend(self.valley)
 
-    def _look_for_end(self) -> None:
-        while len(self._waiting) >= self.tolerance:  # more than one at first, if the valley began with many
-            if self._is_too_high():
-                self._done = True
-                self._waiting.clear()
-                return
-            self._take(self._waiting.popleft())
+    def _extend(self, valley: _Segment) -> bool:
+        """Add the next segment to the valley; return False if it and those after it are above the threshold."""
+        if min(segment["loss"] for segment in self.waiting[: self.tolerance]) > self.threshold:
+            self.waiting = []
+            return False
+        later = self.waiting.pop(0)
+        self._merge(valley, later)
+        self.step = later["step"]
+        return True
 
-    def _is_too_high(self) -> bool:
-        """Return whether the next segments are all above the threshold."""
-        return min(segment.check.loss for segment in islice(self._waiting, self.tolerance)) > self._threshold
-
-    def _take(self, segment: _Segment) -> None:
-        assert self._valley is not None
-        self._valley.merge(segment.average)
-        self._ended = segment.check.step
+    def _merge(self, mean: _Segment, later: _Segment) -> None:
+        """Include another mean, by its number of steps; buffers belong to single steps, so the last are kept."""
+        mean["count"] += later["count"]
+        for name, value in later["state"].items():
+            held = mean["state"][name]
+            if name in self.parameters:
+                held += (value - held) * (later["count"] / mean["count"])
+            else:
+                held.copy_(value)
 
     def chosen(self) -> tuple[State, str]:
         """Return the mean over the valley, or the last weights if the loss never stopped falling."""
-        if self._valley is None:
-            return self._last, "the last: SWAD saw no valley of the validation loss"
-        while self._waiting and not self._is_too_high():  # the run ended in the valley
-            self._take(self._waiting.popleft())
-        steps = f"steps {self._began:.0f} to {self._ended:.0f}"
-        return self._valley.state, f"SWAD's mean over {self._valley.count} weights, segments ending at {steps}"
+        if self.valley is None:
+            return self.state, "the last: SWAD saw no valley of the validation loss"
+        while self.waiting and self._extend(self.valley):  # the run ended in the valley
+            pass
+        steps = f"steps {self.valley['step']} to {self.step}"
+        return self.valley["state"], f"SWAD's mean over {self.valley['count']} weights, segments ending at {steps}"
 
     def finish(self, network: nn.Module, batches: Iterable[T], run: Callable[[T], object]) -> None:
         """Re-estimate the running statistics."""
         reestimate_statistics(network, batches, run)
-
-    def resume_state(self) -> dict[str, Any]:
-        """Return everything seen so far."""
-
-        def packed(segments: Iterable[_Segment]) -> list[Any]:
-            return [(*s.average.parts(), tuple(s.check)) for s in segments]
-
-        return {
-            "current": self._current.parts(),
-            "recent": packed(self._recent),
-            "waiting": packed(self._waiting),
-            "valley": None if self._valley is None else self._valley.parts(),
-            "marks": (self._began, self._ended, self._threshold, self._done),
-            "last": self._last,
-        }
-
-    def resume(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
-
-        def unpacked(segments: list[Any]) -> Iterable[_Segment]:
-            return (_Segment(_Average(*parts), ValidationScore(*check)) for *parts, check in segments)
-
-        self._current = _Average(*state["current"])
-        self._recent = deque(unpacked(state["recent"]), maxlen=self.converge)
-        self._waiting = deque(unpacked(state["waiting"]))
-        self._valley = None if state["valley"] is None else _Average(*state["valley"])
-        self._began, self._ended, self._threshold, self._done = state["marks"]
-        self._last = state["last"]
 
 
 SELECTIONS: dict[str, type[WeightSelection]] = {"best": BestWeights, "last": LastWeights, "swad": SWAD}
 
 
 def make_selection(name: str, options: Mapping[str, Any] | None = None) -> WeightSelection:
-    """Build the selection of that name.
-
-    Raises:
-        BadOption: There is none, or it does not take the options.
-    """
+    """Build the selection of that name."""
     return find_selection(name)(**coerce_options(find_selection(name), options or {}, name))
 
 
 def find_selection(name: str) -> type[WeightSelection]:
-    """Return the class of that name; the keyword-only parameters of its constructor are the options.
-
-    Raises:
-        BadOption: There is none.
-    """
+    """Return the class of that name; the keyword-only parameters of its constructor are the options."""
     check_choice("select", name, SELECTIONS)
     return SELECTIONS[name]
 

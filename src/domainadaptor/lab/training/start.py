@@ -11,7 +11,7 @@ from domainadaptor.lab.networks.checkpoint import is_checkpoint, load_checkpoint
 from domainadaptor.lab.networks.pretrained import find_pretrained, load_backbone
 from domainadaptor.lab.networks.weights import load_weights, read_weights
 from domainadaptor.lab.networks.zoo import find_network
-from domainadaptor.lab.training.recipe import CHECKPOINT_FILE, TrainingRecipe
+from domainadaptor.lab.training.recipe import TrainingRecipe
 
 
 class StartNetwork(NamedTuple):
@@ -19,41 +19,26 @@ class StartNetwork(NamedTuple):
 
     network: nn.Module
     origin: str
-    note: str
+    note: str = ""
 
 
 def build_start_network(
-    recipe: TrainingRecipe, dataset: DomainDataset, root: Path | None, runs: Path, file: Path | None
+    recipe: TrainingRecipe, dataset: DomainDataset, root: Path | None, file: Path | None
 ) -> StartNetwork:
-    """Build the network of a recipe with the weights that training starts from.
-
-    Args:
-        recipe: The recipe.
-        dataset: The data set, for its classes and domains.
-        root: Folder of data sets and published weights.
-        runs: Folder of earlier runs.
-        file: The weights file, if the recipe names one.
-
-    Raises:
-        BadOption: The weights were trained on a domain that this run holds out.
-        BadFile: The weights are missing, corrupt, or do not fit.
-    """
-    spec = find_network(recipe.network)
-    network = make_network(
-        recipe.network, len(dataset.classes), head_bias=recipe.head_bias, norm=recipe.norm, seed=recipe.seed
-    )
+    """Build the network of a recipe with its start weights, from the data root or from the file that it names."""
+    spec, classes = find_network(recipe.network), len(dataset.classes)
+    network = make_network(recipe.network, classes, head_bias=recipe.head_bias, norm=recipe.norm, seed=recipe.seed)
     if recipe.weights == "none":
-        return StartNetwork(network, "random weights", "")
+        return StartNetwork(network, "random weights")
     if recipe.weights == "pretrained":
         found = find_pretrained(spec, root)
         load_backbone(network, found.tensors, spec, found.origin)
         return StartNetwork(network, found.origin, found.note)
-    path = runs / recipe.weights / CHECKPOINT_FILE
-    path = path if path.is_file() else file or Path(recipe.weights)
+    path = file or Path(recipe.weights)
     if is_checkpoint(path):
         return _from_checkpoint(path, network, recipe, dataset)
     load_backbone(network, read_weights(path), spec, str(path))
-    return StartNetwork(network, path.name, "")
+    return StartNetwork(network, path.name)
 
 
 def _from_checkpoint(path: Path, network: nn.Module, recipe: TrainingRecipe, dataset: DomainDataset) -> StartNetwork:
@@ -71,7 +56,7 @@ def _from_checkpoint(path: Path, network: nn.Module, recipe: TrainingRecipe, dat
     if (card.network, card.classes, card.head_bias, card.norm, card.context) == same_network:
         load_weights(network, checkpoint.tensors, path, dataset.classes)
     else:
-        load_backbone(network, dict(checkpoint.tensors), find_network(recipe.network), str(path))
+        load_backbone(network, checkpoint.tensors, find_network(recipe.network), str(path))
     notes = [card.note] if card.note else []
     if card.dataset == dataset.name and not same_data:
         notes.append(

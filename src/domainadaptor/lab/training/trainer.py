@@ -4,7 +4,7 @@ import copy
 import json
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,15 +30,12 @@ from domainadaptor.lab.revision import revision
 from domainadaptor.lab.training import distributed
 from domainadaptor.lab.training.algorithm import Algorithm
 from domainadaptor.lab.training.fit import RESUME_FILE, Batches, TrainingLoop, TrainingProgress, validate
-from domainadaptor.lab.training.recipe import CHECKPOINT_FILE, TrainingRecipe
+from domainadaptor.lab.training.recipe import CHECKPOINT_FILE, TrainingRecipe, find_start_weights
 from domainadaptor.lab.training.selection import make_selection
 from domainadaptor.lab.training.start import StartNetwork, build_start_network
 
-_SPLITS: tuple[tuple[Split, str], ...] = (("train", "training"), ("val", "validation"))
 
-
-@dataclass(frozen=True)
-class TrainingWorkspace:
+class TrainingWorkspace(NamedTuple):
     """Device and folders of a run."""
 
     device: torch.device
@@ -46,14 +43,6 @@ class TrainingWorkspace:
     runs: Path  # each run has a folder below it
     images: Path | None  # cache of decoded images; None decodes them each time
     start: Path | None = None  # weights file to start from
-
-
-@dataclass(frozen=True)
-class TrainingCallbacks:
-    """Progress callbacks: after each step, and while images are decoded."""
-
-    on_step: Callable[[TrainingProgress], None] = lambda progress: None
-    on_decode: Progress = lambda what, done, total: None
 
 
 class TrainedNetwork(NamedTuple):
@@ -74,110 +63,91 @@ class Trainer:
     recipe: TrainingRecipe
     dataset: DomainDataset
     workspace: TrainingWorkspace
-    callbacks: TrainingCallbacks = TrainingCallbacks()
+    on_step: Callable[[TrainingProgress], object] = lambda progress: None
+    on_decode: Progress = lambda what, done, total: None
     command: str = ""  # for the record
 
     def train(self, targets: Sequence[str]) -> TrainedNetwork:
         """Train, or resume an interrupted run, or reuse a complete one; return its record.
 
         The target domains are evaluated once, after the weights were selected on the source domains.
-
-        Args:
-            targets: Domains to report accuracy on.
-
-        Raises:
-            BadFile: Images or weights are missing or cannot be read.
-            BadOption: The weights to start from were trained on a held-out domain.
-            UnsupportedNetwork: The network cannot be trained with the algorithm.
-            Diverged: The loss is not finite.
         """
-        self._check_images()
         folder = self.workspace.runs / self.recipe.id()
-        with owned(folder) if distributed.is_main_process() else nullcontext():
-            return self._train_or_reuse(targets, folder)
-
-    def _train_or_reuse(self, targets: Sequence[str], folder: Path) -> TrainedNetwork:
         record_file, checkpoint = folder / RECORD_FILE, folder / CHECKPOINT_FILE
-        if record_file.is_file() and checkpoint.is_file():
-            record = _read(record_file)
-        else:
-            record = self._train(folder)
-            _write(record_file, record)
-            distributed.barrier()
-            (folder / RESUME_FILE).unlink(missing_ok=True)
-        if missing := [target for target in targets if target not in record.target_accuracy]:
-            accuracy = dict(record.target_accuracy) | self._target_accuracy(missing, checkpoint)
-            record = record.model_copy(update={"target_accuracy": accuracy})
-            _write(record_file, record)
+        with owned(folder) if distributed.is_main_process() else nullcontext():
+            if record_file.is_file() and checkpoint.is_file():
+                record = _read(record_file)
+            else:
+                record = self._train(folder)
+                _write(record_file, record)
+                distributed.barrier()
+                (folder / RESUME_FILE).unlink(missing_ok=True)
+            if missing := [target for target in targets if target not in record.target_accuracy]:
+                accuracy = dict(record.target_accuracy) | self._target_accuracy(missing, checkpoint)
+                record = record.model_copy(update={"target_accuracy": accuracy})
+                _write(record_file, record)
         return TrainedNetwork(record, checkpoint)
 
     def _train(self, folder: Path) -> TrainingRecord:
-        recipe, device = self.recipe, self.workspace.device
-        space = self.workspace
-        start = build_start_network(recipe, self.dataset, space.root, space.runs, space.start)
-        algorithm = recipe.make_algorithm(start.network, len(self.dataset.classes))
+        recipe, device, dataset = self.recipe, self.workspace.device, self.dataset
+        if len(dataset.classes) < 2:
+            raise BadFile(f"{dataset.name} has only the class {dataset.classes[0]!r}: expected two or more classes")
+        file = self.workspace.start or find_start_weights(recipe.weights, self.workspace.runs)
+        start = build_start_network(recipe, dataset, self.workspace.root, file)
+        algorithm = recipe.make_algorithm(start.network, len(dataset.classes))
         algorithm = algorithm.to(device).to(memory_format=torch.channels_last)
         distributed.broadcast_parameters(algorithm)
         _try_a_step(algorithm, recipe, device)
         images = [self._images(source, squashed(before_cropping(recipe.size))) for source in recipe.sources]
         held = {source: self._images(source, self._preprocessing()) for source in recipe.sources}
-        _check_readable([*images, *held.values()])
+        _check_images([*images, *held.values()])
         validation = {source: self._batches(own, "val") for source, own in held.items()}
+        training = TrainingBatches(images, self._preprocessing(), recipe.batch_size, recipe.seed, algorithm.rounds)
+        selection = make_selection(recipe.select, recipe.select_options)
         started = time.perf_counter()
-        outcome = TrainingLoop(
-            algorithm,
-            TrainingBatches(images, self._preprocessing(), recipe.batch_size, recipe.seed, algorithm.rounds),
-            validation,
-            make_selection(recipe.select, recipe.select_options),
-            recipe,
-            device,
-            folder,
-            self.callbacks.on_step,
-        ).run()
+        loop = TrainingLoop(algorithm, training, validation, selection, recipe, device, folder, self.on_step)
+        outcome = loop.run()
         metrics = validate(algorithm.network, validation, device)
         if distributed.is_main_process():
             save_checkpoint(folder / CHECKPOINT_FILE, self._checkpoint(algorithm, metrics, start.note))
         unreadable = {
             f"{own.domain.name}/{name}": why for own in (*images, *held.values()) for name, why in own.skipped.items()
         }
-        return self._record(start, algorithm, outcome, metrics, unreadable, time.perf_counter() - started)
+        outcome["chosen"] += ", adapted to each batch" if algorithm.adapts else ""
+        return self._record(start, outcome, metrics, unreadable, time.perf_counter() - started)
 
     def _checkpoint(self, algorithm: Algorithm, metrics: dict[str, Any], note: str) -> Checkpoint:
         recipe, network = self.recipe, algorithm.network
         card = CheckpointCard(
-            recipe.network,
-            self.dataset.classes,
-            self._preprocessing(),
-            recipe.head_bias,
-            recipe.norm,
-            network.channels if isinstance(network, ContextNetwork) else 0,
-            self.dataset.name,
-            self.dataset.splits,
-            recipe.sources,
-            recipe.seed,
-            recipe.model_dump(mode="json"),
-            metrics,
-            tuple(algorithm.heads),
-            note,
+            network=recipe.network,
+            classes=self.dataset.classes,
+            preprocessing=self._preprocessing(),
+            head_bias=recipe.head_bias,
+            norm=recipe.norm,
+            context=network.channels if isinstance(network, ContextNetwork) else 0,
+            dataset=self.dataset.name,
+            splits=self.dataset.splits,
+            sources=recipe.sources,
+            seed=recipe.seed,
+            recipe=recipe.model_dump(mode="json"),
+            metrics=metrics,
+            heads=tuple(algorithm.heads),
+            note=note,
         )
-        return Checkpoint(
-            card, network.state_dict(), {name: head.state_dict() for name, head in algorithm.heads.items()}
-        )
+        heads = {name: head.state_dict() for name, head in algorithm.heads.items()}
+        return Checkpoint(card, network.state_dict(), heads)
 
     def _record(
         self,
         start: StartNetwork,
-        algorithm: Algorithm,
         outcome: dict[str, Any],
         metrics: dict[str, Any],
         unreadable: dict[str, str],
         seconds: float,
     ) -> TrainingRecord:
-        epochs = [
-            {key: value for key, value in entry.items() if key != "statistics_variance"}
-            | {"validation": entry["validation"][-1]}
-            for entry in outcome["log"]
-        ]
+        epochs = [{**entry, "validation": entry["validation"][-1]} for entry in outcome["log"]]
+        for entry in epochs:
+            del entry["statistics_variance"]
         content = {
             "name": self.recipe.id(),
             "recipe": self.recipe.model_dump(mode="json"),
@@ -189,8 +159,8 @@ class Trainer:
             "unreadable": sorted(unreadable),
             "source_validation": metrics,
             "target_accuracy": {},
-            "chosen": outcome["chosen"] + (", adapted to each batch" if algorithm.adapts else ""),
-            "seconds": sum(entry["seconds"] for entry in outcome["log"]),
+            "chosen": outcome["chosen"],
+            "seconds": sum(entry["seconds"] for entry in epochs),
             "seconds_of_this_process": seconds,
             "epochs": epochs,
             "statistics_variance": outcome["statistics_variance"],
@@ -213,46 +183,33 @@ class Trainer:
     def _images(self, domain: str, preprocessing: Preprocessing) -> DomainImages:
         images = DomainImages(self.dataset.domain(domain), preprocessing)
         if self.workspace.images is not None:
-            images.cache(self.workspace.images, self.callbacks.on_decode)
+            images.cache(self.workspace.images, self.on_decode)
         return images
 
     def _batches(self, images: DomainImages, split: Split) -> Batches:
         # Shuffled: algorithms that adapt to a batch must not see one class per batch, as in the order of the files.
         return partial(ordered_batches, images, self._preprocessing(), split, 128, seed=0)
 
-    def _check_images(self) -> None:
-        """Check the data set before anything is trained."""
-        dataset = self.dataset
-        if len(dataset.classes) < 2:
-            raise BadFile(f"{dataset.name} has only the class {dataset.classes[0]!r}: expected two or more classes")
-        for source in self.recipe.sources:
-            for split, what in _SPLITS:
-                if not dataset.domain(source).select(split):
-                    count = len(dataset.domain(source).examples)
-                    raise BadFile(
-                        f"domain {source!r} has {count} images, but none for {what}; add images, or leave the domain "
-                        "out with --source"
-                    )
 
-
-def _check_readable(images: Sequence[DomainImages]) -> None:
-    """Check before the first epoch what the image cache knows about corrupt images."""
+def _check_images(images: Iterable[DomainImages]) -> None:
+    """Check before the first epoch that each source domain has images for training and validation."""
+    splits: tuple[tuple[Split, str], ...] = (("train", "training"), ("val", "validation"))
     for own in images:
-        for split, what in _SPLITS:
-            names = [example.name for example in own.domain.select(split)]
-            if all(name in own.skipped for name in names):
-                raise BadFile(
-                    f"domain {own.domain.name!r}: none of the {len(names)} {what} images can be read, for example "
-                    f"{names[0]} ({own.skipped[names[0]]}); replace them, or leave the domain out with --source"
-                )
+        domain = own.domain
+        for split, what in splits:
+            names = [example.name for example in domain.select(split)]
+            if not names:
+                why = f"has {len(domain.examples)} images, but none for {what}; add images"
+            elif all(name in own.skipped for name in names):
+                reason = f"{names[0]} ({own.skipped[names[0]]})"
+                why = f"none of the {len(names)} {what} images can be read, for example {reason}; replace them"
+            else:
+                continue
+            raise BadFile(f"domain {domain.name!r}: {why}, or leave the domain out with --source")
 
 
 def _try_a_step(algorithm: Algorithm, recipe: TrainingRecipe, device: torch.device) -> None:
-    """Run one update of a copy on blank images, so that unsupported networks fail early.
-
-    Raises:
-        UnsupportedNetwork: The network cannot be trained with this recipe.
-    """
+    """Run one update of a copy on blank images, so that unsupported networks fail early."""
     each = images_each(recipe.batch_size, len(recipe.sources))
     blank = torch.zeros(each, 3, recipe.size, recipe.size, device=device)
     labels = torch.zeros(each, dtype=torch.long, device=device)

@@ -12,7 +12,6 @@ from domainadaptor.lab.data.loaders import DomainBatch
 from domainadaptor.lab.networks.context import ContextNetwork
 from domainadaptor.lab.networks.statistics import batch_statistics, norm_layers
 from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
-from domainadaptor.lab.training.inner_loop import functional_logits, inner_step
 from domainadaptor.option_types import Count, Learns, NonNegative
 from domainadaptor.options import defaults_of
 from domainadaptor.tasks.learned_loss import LearnedLoss
@@ -22,16 +21,38 @@ __all__ = ["arm"]
 LEARNED_LOSS = "learned_loss"
 
 
-class LearnedLossARM(Algorithm):
-    """Cross-entropy after one inner step on a learned loss per domain, differentiated through that step."""
+class DomainwiseARM(Algorithm):
+    """Cross-entropy on one domain at a time, so that norm layers see a single domain, as with adabn."""
 
     adapts = True
+
+    def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
+        """Take one step on the mean over domains."""
+        logits = [self.network(batch.images) for batch in batches]
+        loss = torch.stack([F.cross_entropy(z, b.labels) for z, b in zip(logits, batches, strict=True)]).mean()
+        self.step(loss)
+        labels = torch.cat([batch.labels for batch in batches])
+        return {"loss": float(loss.detach()), "accuracy": accuracy(torch.cat(logits).detach(), labels)}
+
+    def predict(self, images: Tensor) -> Tensor:
+        """Return the logits adapted to a batch, like the methods adabn and arm."""
+        if len(images) < 2:  # no statistics
+            return self.network(images)  # type: ignore[no-any-return]
+        with batch_statistics(self.network):
+            return self.adapted_logits(images)
+
+    def adapted_logits(self, images: Tensor) -> Tensor:
+        """Return the logits adapted to the images, with norm layers that use the statistics of the batch."""
+        return self.network(images)  # type: ignore[no-any-return]
+
+
+class LearnedLossARM(DomainwiseARM):
+    """Cross-entropy after one inner step on a learned loss per domain, differentiated through that step."""
 
     def __init__(self, network: nn.Module, settings: OptimizerSettings, inner_lr: float, learns: str) -> None:
         super().__init__(network, settings)
         self.heads[LEARNED_LOSS] = LearnedLoss(settings.classes)
-        self.inner_lr = inner_lr
-        self.learns = learns
+        self.inner_lr, self.learns = inner_lr, learns
         if not self._learning():
             raise UnsupportedNetwork(
                 f"{type(network).__name__} has no batch norm with scale and shift for the inner step; "
@@ -51,48 +72,14 @@ class LearnedLossARM(Algorithm):
         self.step(loss)
         return {"loss": float(loss.detach()), "accuracy": sum(right) / len(right)}
 
-    def predict(self, images: Tensor) -> Tensor:
-        """Return the logits after the inner step, like the method arm."""
-        if len(images) < 2:  # no statistics
-            return super().predict(images)
-        with batch_statistics(self.network):
-            return self.adapted_logits(images)
-
     def adapted_logits(self, images: Tensor) -> Tensor:
         """Return the logits after the inner step on the same images."""
-        learned = self.heads[LEARNED_LOSS]
-        after, _ = inner_step(
-            self._learning(), lambda p: learned(functional_logits(self.network, p, images)), self.inner_lr
-        )
-        return functional_logits(self.network, after, images)
+        after = self.inner_step(self._learning(), images, self.heads[LEARNED_LOSS], self.inner_lr)
+        return self.functional_logits(after, images)
 
     def _learning(self) -> dict[str, Tensor]:
-        everything: dict[str, Tensor] = dict(self.network.named_parameters())
-        if self.learns == "all":
-            return everything
         norms = {f"{name}.{part}" for name in norm_layers(self.network) for part in ("weight", "bias")}
-        return {name: p for name, p in everything.items() if name in norms}
-
-
-class DomainwiseARM(Algorithm):
-    """Cross-entropy on one domain at a time, so that norm layers see a single domain, as with adabn."""
-
-    adapts = True
-
-    def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
-        """Take one step on the mean over domains."""
-        logits = [self.network(batch.images) for batch in batches]
-        loss = torch.stack([F.cross_entropy(z, b.labels) for z, b in zip(logits, batches, strict=True)]).mean()
-        self.step(loss)
-        labels = torch.cat([batch.labels for batch in batches])
-        return {"loss": float(loss.detach()), "accuracy": accuracy(torch.cat(logits).detach(), labels)}
-
-    def predict(self, images: Tensor) -> Tensor:
-        """Return the logits with the statistics of the batch, like the method adabn."""
-        if len(images) < 2:
-            return super().predict(images)
-        with batch_statistics(self.network):
-            return super().predict(images)
+        return {name: p for name, p in self.network.named_parameters() if self.learns == "all" or name in norms}
 
 
 class ContextARM(Algorithm):
@@ -129,18 +116,15 @@ def arm(
     each domain, one after the other.
 
     Args:
-        network: What is trained.
-        settings: The outer optimizer's, and the number of classes.
         variant: "ll", a learned loss; "bn", batch norm on one domain at a time; "cml", a context network.
         inner_lr: Learning rate of the step on the learned loss.
         learns: What that step changes: "norms" as in the paper's program, or "all" as in ARM's.
         context: Channels that the context network adds to the images.
     """
-    given = {"inner_lr": inner_lr, "learns": learns, "context": context}
-    idle = {"ll": ("context",), "bn": ("inner_lr", "learns", "context"), "cml": ("inner_lr", "learns")}[variant]
-    defaults = defaults_of(arm)
-    if wrong := [name for name in idle if given[name] != defaults[name]]:
-        raise BadOption(f"{wrong[0]}={given[wrong[0]]!r} has no effect with variant={variant!r}: leave it out")
+    used = {"ll": ("inner_lr", "learns"), "bn": (), "cml": ("context",)}[variant]
+    for name, value in (("inner_lr", inner_lr), ("learns", learns), ("context", context)):
+        if name not in used and value != defaults_of(arm)[name]:
+            raise BadOption(f"{name}={value!r} has no effect with variant={variant!r}: leave it out")
     if variant == "ll":
         return LearnedLossARM(network, settings, inner_lr, learns)
     if variant == "cml":

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from domainadaptor.lab.data.loaders import DomainBatch
+from domainadaptor.lab.networks.heads import head_width, logits_and_features
 from domainadaptor.lab.networks.statistics import frozen_statistics
 from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
 from domainadaptor.tasks import Task, make_task
@@ -19,7 +20,7 @@ class ERM(Algorithm):
 
     def __init__(self, network: nn.Module, settings: OptimizerSettings, tasks: Sequence[str] = ()) -> None:
         super().__init__(network, settings)
-        self.heads.update({name: make_task(name, self.width()) for name in tasks})
+        self.heads.update({name: make_task(name, head_width(network, self.head)) for name in tasks})
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """Take one step on the joint batch."""
@@ -32,7 +33,7 @@ class ERM(Algorithm):
             changed, targets = task.examples(images, draw)
             # The running statistics are those of plain images: what the network will see.
             with frozen_statistics(self.network):
-                answers = task(self.features(changed))
+                answers = task(logits_and_features(self.network, self.head, changed)[1])
             task_loss = F.cross_entropy(answers, targets)
             loss = loss + task.weight * task_loss
             numbers |= {f"{name}_loss": float(task_loss.detach()), f"{name}_accuracy": accuracy(answers, targets)}
@@ -44,8 +45,6 @@ def erm(network: nn.Module, settings: OptimizerSettings, *, tasks: str | Sequenc
     """Minimize the cross-entropy over all source domains (DeepAll).
 
     Args:
-        network: What is trained.
-        settings: The outer optimizer's, and the number of classes.
         tasks: Self-supervised tasks trained alongside, each with its own head: "rotation", "jigsaw".
     """
     return ERM(network, settings, (tasks,) if isinstance(tasks, str) else tuple(tasks))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.loaders import DomainBatch
-from domainadaptor.lab.networks.heads import features_of
+from domainadaptor.lab.networks.heads import logits_and_features
 from domainadaptor.lab.networks.statistics import frozen_statistics
 from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
 from domainadaptor.option_types import NonNegative, Positive
@@ -42,9 +42,8 @@ class FSDCL(Algorithm):
         """Take one step on the joint batch."""
         images, labels = concatenate(batches)
         domains = torch.cat([torch.full((len(b.labels),), at) for at, b in enumerate(batches)]).to(labels.device)
-        with features_of(self.network, self.head) as features:
-            logits, plain = self.network(images), features()
-            styled_logits, styled = self._styled(images, draw), features()
+        logits, plain = logits_and_features(self.network, self.head, images)
+        styled_logits, styled = self._styled(images, draw)
         cross_entropy = F.cross_entropy(logits, labels)
         agreement = consistency_loss(logits, styled_logits, self.sharpness)
         contrasted = contrastive_loss(torch.cat([plain, styled]), labels.repeat(2), domains.repeat(2), self.temperature)
@@ -57,9 +56,8 @@ class FSDCL(Algorithm):
             "contrast_loss": float(contrasted.detach()),
         }
 
-    def _styled(self, images: Tensor, draw: torch.Generator) -> Tensor:
-        """Return the logits of a pass with a stylized map; running statistics are unchanged."""
-        stage = self.network.get_submodule(self.stage)
+    def _styled(self, images: Tensor, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return logits and features of a pass with a stylized map; running statistics are unchanged."""
 
         def restyle(_: nn.Module, __: object, out: object) -> Tensor:
             if not isinstance(out, Tensor) or out.ndim != 4:
@@ -68,22 +66,16 @@ class FSDCL(Algorithm):
                 )
             return stylized(out, self.spread, draw)
 
-        handle = stage.register_forward_hook(restyle)
+        handle = self.network.get_submodule(self.stage).register_forward_hook(restyle)
         try:
             with frozen_statistics(self.network):
-                return self.network(images)  # type: ignore[no-any-return]
+                return logits_and_features(self.network, self.head, images)
         finally:
             handle.remove()
 
 
 def stylized(maps: Tensor, spread: float, draw: torch.Generator) -> Tensor:
-    """Return maps whose low frequencies have means and deviations drawn around those of the batch.
-
-    Args:
-        maps: (N, C, H, W).
-        spread: Width of the draw, in deviations over the channels.
-        draw: Generator of the new means and deviations, per image and channel.
-    """
+    """Return maps, (N, C, H, W), whose low frequencies have means and deviations drawn around those of the batch."""
     n, channels, height, width = maps.shape
     pooled = F.avg_pool2d(maps, 2, ceil_mode=True)
     low = F.interpolate(pooled, scale_factor=2, mode="nearest")[..., :height, :width]
@@ -134,8 +126,6 @@ def fsdcl(
     Its authors keep the norm layers frozen; here they learn, as with every other algorithm.
 
     Args:
-        network: What is trained.
-        settings: The outer optimizer's, and the number of classes.
         stage: Layer whose feature map is stylized.
         consistency: Weight of the agreement with the stylized pass.
         contrast: Weight of the contrastive loss.

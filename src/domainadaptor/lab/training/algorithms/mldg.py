@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.loaders import DomainBatch
 from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
-from domainadaptor.lab.training.inner_loop import functional_logits, inner_step
 from domainadaptor.option_types import NonNegative
 
 __all__ = ["mldg"]
@@ -20,8 +19,7 @@ class MLDG(Algorithm):
 
     def __init__(self, network: nn.Module, settings: OptimizerSettings, beta: float, second_order: bool) -> None:
         super().__init__(network, settings)
-        self.beta = beta
-        self.second_order = second_order
+        self.beta, self.second_order = beta, second_order
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """Take one outer step."""
@@ -40,13 +38,11 @@ class MLDG(Algorithm):
         logits = self.network(images)  # also for the running statistics
         loss = F.cross_entropy(logits, labels)
         if self.second_order:
-            after, _ = inner_step(
-                parameters, lambda p: F.cross_entropy(functional_logits(self.network, p, images), labels), lr
-            )
+            after = self.inner_step(parameters, images, lambda logits: F.cross_entropy(logits, labels), lr)
         else:
             gradients = torch.autograd.grad(loss, list(parameters.values()), retain_graph=True)
             after = {name: p - lr * g for (name, p), g in zip(parameters.items(), gradients, strict=True)}
-        later = F.cross_entropy(functional_logits(self.network, after, left_out.images), left_out.labels)
+        later = F.cross_entropy(self.functional_logits(after, left_out.images), left_out.labels)
         return loss + self.beta * later, logits
 
 
@@ -55,9 +51,9 @@ def mldg(
 ) -> Algorithm:
     """Meta-learning: a step on some source domains must help on another.
 
+    The inner step has the outer learning rate.
+
     Args:
-        network: What is trained.
-        settings: The outer optimizer's, and the number of classes; the inner step has its rate.
         beta: Weight of the loss on the held-out source domain.
         second_order: Differentiate through the inner step; off in the paper's program.
     """

@@ -1,6 +1,7 @@
 """MVRML: short trajectories from the same weights, then a step toward their ends. Zhang et al., ECCV 2022."""
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -25,21 +26,21 @@ class MVRML(Algorithm):
         self, network: nn.Module, settings: OptimizerSettings, trajectories: int, length: int, outer_lr: float
     ) -> None:
         super().__init__(network, settings)
-        self.trajectories, self.length = trajectories, length
-        self.outer_lr = outer_lr
+        self.trajectories, self.length, self.outer_lr = trajectories, length, outer_lr
         self.rounds = trajectories * length
         self._walker = torch.optim.Adam(self._groups(), lr=settings.lr, weight_decay=settings.weight_decay)
 
-    def _make_optimizer(self) -> Optimizer:
+    @cached_property
+    def optimizer(self) -> Optimizer:
+        """The outer optimizer."""
         return torch.optim.SGD(self.network.parameters(), lr=self.outer_lr)
 
     def set_lr(self, lr: float) -> None:
         """Set the inner rate, and the outer one in proportion."""
-        share = lr / self.settings.lr
         for group in self._walker.param_groups:
             group["lr"] = lr * group["factor"]
         for group in self.optimizer.param_groups:
-            group["lr"] = self.outer_lr * share
+            group["lr"] = self.outer_lr * (lr / self.settings.lr)
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """Run all trajectories, then take one outer step."""
@@ -110,11 +111,9 @@ def mvrml(
     An update takes `trajectories` times `length` batches per domain, so an epoch has fewer updates than with other
     algorithms; the authors' epochs see the images more often instead. The authors apply the head's higher rate and the
     weight decay in the outer step, here the inner steps do. Adam's state is kept over trajectories, as in the authors'
-    `mvrml`; their script resets it.
+    `mvrml`; their script resets it. Their inner learning rate is 0.001.
 
     Args:
-        network: What is trained.
-        settings: The inner optimizer's (Adam; its authors' rate is 0.001), and the number of classes.
         trajectories: Number of trajectories that start from the same weights.
         length: Steps per trajectory, each on all domains.
         outer_lr: Fraction of the way to the mean of the ends.
