@@ -89,3 +89,19 @@ def test_one_reset_per_batch(images, monkeypatch):
     monkeypatch.setattr(MixedNorm, "set_state", pytest.fail)
     adaptor(images)
     assert len(resets) == 1
+
+
+@pytest.mark.parametrize("method", ["domainadaptor-t", "tent", "delta"])
+def test_an_interrupt_while_a_batch_is_ended_is_made_up_for(method, net, images, monkeypatch):
+    adaptor, other = (da.adapt(net, method, lr=0.05) for _ in range(2))
+    for x in (images, batch(8, 3, 12, 12, seed=1)):
+        adaptor(x), other(x)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AdaptiveNetwork, "_clean", interrupt)  # in the middle of resetting, restoring or ending
+        with pytest.raises(KeyboardInterrupt):
+            adaptor(batch(8, 3, 12, 12, seed=2))
+    assert torch.equal(adaptor(images), other(images))

@@ -42,6 +42,7 @@ class Adaptor(nn.Module, ABC):
         self.output: OutputReader | None = None
         self.collapse: CollapseGuard | None = None  # goes back to the source model where one is set
         self._batches = 0  # since the last reset
+        self._unfinished: tuple[Any] | None = None  # the state before a batch that was not ended
         self._changes = ChangeDetector(plain)
         self._requires_grad = {name: p.requires_grad for name, p in plain.named_parameters()}
         self._lock = threading.Lock()
@@ -182,7 +183,10 @@ class Adaptor(nn.Module, ABC):
         """Check, adapt, predict; then keep what was learned, or go back to how it was."""
         with self._exclusive():
             images = self._checked(images)
+            if self._unfinished is not None:  # an interrupt came while a batch was ended
+                self._end_batch(*self._unfinished, keep=False)
             saved, keep = self._save(), False
+            self._unfinished = (saved,)
             with self._guard.guarding():
                 try:
                     result = self._learn(images) if len(images) > 0 else self._empty(images)
@@ -192,6 +196,7 @@ class Adaptor(nn.Module, ABC):
                     keep = remember and not result.fell_back
                 finally:
                     self._end_batch(saved, keep)
+                    self._unfinished = None
             if remember and len(images) > 0:
                 self._count(result)
             return result
