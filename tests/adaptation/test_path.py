@@ -101,7 +101,8 @@ def test_an_interrupt_while_a_batch_is_ended_is_made_up_for(method, net, images,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(AdaptiveNetwork, "_clean", interrupt)  # in the middle of resetting, restoring or ending
+        for name in ("reset", "load_state_dict", "end_batch"):
+            patched.setattr(AdaptiveNetwork, name, interrupt)
         with pytest.raises(KeyboardInterrupt):
             adaptor(batch(8, 3, 12, 12, seed=2))
     assert torch.equal(adaptor(images), other(images))
