@@ -10,7 +10,7 @@ import typer
 from domainadaptor import cli
 from domainadaptor.cli.help import PlainCommand
 from domainadaptor.cli.process import prepare_process
-from domainadaptor.cli.terminal import Exit, err
+from domainadaptor.cli.terminal import Exit, err, print_text
 from domainadaptor.errors import AdaptationError
 
 app = typer.Typer(
@@ -63,5 +63,5 @@ def main() -> None:
         app(prog_name="domainadaptor")
     except AdaptationError as error:
         err.print("error:", style="bold red", end=" ")
-        err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        print_text(str(error), err)
         sys.exit(Exit.FAILED)

@@ -2,12 +2,18 @@
 
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
 
 # Option groups, in the order in which help shows them; options without a group come first, under "Options".
 NETWORK, DATA, ADAPTATION, TRAINING, RUN = "Network", "Data", "Adaptation", "Training", "Run and output"
-_GROUPS = ("Options", NETWORK, DATA, ADAPTATION, TRAINING, RUN)
+_GROUPS = ("Arguments", "Options", NETWORK, DATA, ADAPTATION, TRAINING, RUN)
 _NAMES = 26  # characters of the first column; help of a longer name starts on the next line
+
+
+def option(metavar: str | None, text: str, group: str | None = None, *names: str, **more: Any) -> Any:
+    """Return a typer option: what help calls its value (None for a flag), one sentence, and its group."""
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=group, **more)
 
 
 class PlainCommand(TyperCommand):
@@ -15,10 +21,9 @@ class PlainCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, then each group of options."""
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{group: [] for group in _GROUPS}}
+        sections: dict[str, list[tuple[str, str]]] = {group: [] for group in _GROUPS}
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if record is None:
+            if (record := param.get_help_record(ctx)) is None:
                 continue
             if param.param_type_name == "argument":
                 sections["Arguments"].append((param.metavar or param.name.upper(), record[1]))

@@ -3,50 +3,22 @@
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
-import typer
-
-from domainadaptor.cli.help import ADAPTATION, DATA, NETWORK
+from domainadaptor.cli.help import ADAPTATION, DATA, NETWORK, option
 from domainadaptor.errors import BadOption
 from domainadaptor.options import parse_options
 
+_RESIZE = "For --weights FILE: crop (shorter side, then center crop) or squash (both sides)."
+_DATA = "An option of the data set, such as severity=3; repeatable."
+_Color = tuple[float, float, float] | None
+
 MethodOptions = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        rich_help_panel=ADAPTATION,
-        help="An option of the method, such as lr=0.01; may be repeated.",
-    ),
+    option("NAME=VALUE", "An option of the method, such as lr=0.01; repeatable.", ADAPTATION, "--option"),
 ]
-DataOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--data-option",
-        metavar="NAME=VALUE",
-        rich_help_panel=DATA,
-        help="An option of the data set, such as severity=3; may be repeated.",
-    ),
-]
-Resize = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOW",
-        rich_help_panel=NETWORK,
-        help="For --weights FILE: crop (shorter side, then center crop) or squash (both sides). Default: the network's "
-        "own.",
-    ),
-]
-Mean = Annotated[
-    tuple[float, float, float] | None,
-    typer.Option(
-        metavar="R G B", rich_help_panel=NETWORK, help="For --weights FILE: mean of its inputs, between 0 and 1."
-    ),
-]
-Std = Annotated[
-    tuple[float, float, float] | None,
-    typer.Option(
-        metavar="R G B", rich_help_panel=NETWORK, help="For --weights FILE: standard deviation of its inputs."
-    ),
-]
+DataOptions = Annotated[list[str] | None, option("NAME=VALUE", _DATA, DATA, "--data-option")]
+Resize = Annotated[str | None, option("HOW", _RESIZE, NETWORK)]
+Mean = Annotated[_Color, option("R G B", "For --weights FILE: mean of its inputs, between 0 and 1.", NETWORK)]
+Std = Annotated[_Color, option("R G B", "For --weights FILE: standard deviation of its inputs.", NETWORK)]
 
 
 def split_pairs(pairs: Iterable[str] | None, flag: str = "--option", example: str = "lr=0.01") -> dict[str, str]:
@@ -65,11 +37,7 @@ def split_pairs(pairs: Iterable[str] | None, flag: str = "--option", example: st
 
 
 def parse_method_options(method: str, pairs: list[str] | None) -> dict[str, Any]:
-    """Return the options of a method that the user typed, in the types that the method declares.
-
-    Raises:
-        BadOption: A pair is not name=value, or the method does not take it.
-    """
+    """Return the options of a method that the user typed, in the types that the method declares."""
     from domainadaptor.catalog import method_options
 
     return method_options(method, split_pairs(pairs), text=True, allow_import=True)
@@ -81,25 +49,19 @@ def parse_options_by_method(methods: Sequence[str], pairs: list[str] | None) -> 
     Raises:
         BadOption: An option does not name one of the methods, or the method does not take it.
     """
-    if len(methods) == 1 and not any(pair.startswith(f"{methods[0]}:") for pair in pairs or ()):
-        return {methods[0]: parse_method_options(methods[0], pairs)}
     own: dict[str, list[str]] = {method: [] for method in methods}
     for pair in pairs or ():
         method = next((name for name in methods if pair.startswith(f"{name}:")), None)
-        if method is None:
+        if method is None and len(methods) > 1:
             raise BadOption(
                 f"--option {pair!r}: with several methods, name one of them, as in --option {methods[-1]}:{pair}"
             )
-        own[method].append(pair[len(method) + 1 :])
+        own[method or methods[0]].append(pair.removeprefix(f"{method}:"))
     return {method: parse_method_options(method, mine) for method, mine in own.items()}
 
 
 def parse_data_options(dataset: str, pairs: list[str] | None) -> dict[str, Any]:
-    """Return the options of a data set, in the types that it declares.
-
-    Raises:
-        BadOption: A pair is not name=value, or the data set does not take it.
-    """
+    """Return the options of a data set, in the types that it declares."""
     from domainadaptor.lab.data.registry import find_dataset
 
     return parse_options(find_dataset(dataset), split_pairs(pairs, "--data-option", "severity=3"), dataset)

@@ -3,12 +3,10 @@
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 from io import TextIOWrapper
-from types import ModuleType
+from typing import Any
 
 from domainadaptor.lab.allocator import keep_freed_memory
 
@@ -22,8 +20,8 @@ def prepare_process() -> None:
             stream.reconfigure(errors="backslashreplace")  # an odd file name must not end a run
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # for --method my_file:function; last, so that it shadows nothing
-    if sys.stderr.isatty() and not any(isinstance(finder, _Announce) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Announce())
+    if sys.stderr.isatty() and _Announce not in sys.meta_path:
+        sys.meta_path.insert(0, _Announce)
     warnings.filterwarnings("ignore", module=r"PIL\.")  # decoders complain about files that they can read
     keep_freed_memory()
 
@@ -41,18 +39,12 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class _Announce(MetaPathFinder):
-    """Prints "loading…" on a terminal when torch is about to be imported, which takes seconds.
+class _Announce:
+    """An import hook: prints "loading…", for the next output to overwrite, before torch takes seconds to import."""
 
-    The cursor stays at the start of the line, so that whatever comes next overwrites it.
-    """
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    @staticmethod
+    def find_spec(name: str, path: Any, target: Any = None) -> None:
         """Find nothing; the other finders do."""
-        if fullname == "torch":
-            sys.meta_path.remove(self)
-            sys.stderr.write("loading…\r")
-            sys.stderr.flush()
-        return None
+        if name == "torch":
+            sys.meta_path.remove(_Announce)
+            print("loading…", end="\r", file=sys.stderr, flush=True)

@@ -10,18 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from domainadaptor.cli.help import ADAPTATION, DATA, NETWORK, RUN
+from domainadaptor.cli.help import ADAPTATION, DATA, NETWORK, RUN, option
 from domainadaptor.errors import BadOption
 
 if TYPE_CHECKING:  # they take seconds to import
@@ -51,73 +43,25 @@ def _check_methods(value: Any) -> Any:
     return value
 
 
-Network = Annotated[
-    str,
-    typer.Argument(
-        metavar="NETWORK",
-        help="The name of a torchvision, timm or CIFAR network, such as resnet50 or timm:mobilenetv3_small_100; or a "
-        "checkpoint, which includes weights, classes and preprocessing.",
-    ),
-]
-Dataset = Annotated[
-    str, typer.Argument(metavar="DATASET", help="pacs, vlcs, office-home, digits, folders …: see `data list`.")
-]
-Weights = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE",
-        rich_help_panel=NETWORK,
-        help="For a network given by name: a .safetensors, .pt or .pth file, or `pretrained` for published weights on "
-        "this machine. Nothing is downloaded.",
-    ),
-]
-Size = Annotated[
-    int | None,
-    typer.Option(
-        min=1, metavar="PIXELS", rich_help_panel=NETWORK, help="Side of the input images. Default: the network's own."
-    ),
-]
-Classes = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        rich_help_panel=NETWORK,
-        help="Class names in the order of the logits: one per line, or a JSON list. Default: ImageNet's or numbers.",
-    ),
-]
-Device = Annotated[
-    str, typer.Option(metavar="NAME", rich_help_panel=RUN, help="cpu, cuda, cuda:1, mps, or auto: a GPU if available.")
-]
-Method = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        callback=_check_methods,
-        rich_help_panel=ADAPTATION,
-        help="The method: see `domainadaptor methods`; or package.module:function of your own.",
-    ),
-]
+_NETWORK = "A torchvision, timm or CIFAR network, such as resnet50 or timm:mobilenetv3_small_100; or a checkpoint."
+_WEIGHTS = "For a network given by name: a .safetensors, .pt or .pth file, or `pretrained`. Nothing is downloaded."
+_METHOD = "A method: see `domainadaptor methods`; or package.module:function of your own."
+
+Network = Annotated[str, typer.Argument(metavar="NETWORK", help=_NETWORK)]
+Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="pacs, vlcs, digits, folders …: see `data list`.")]
+Weights = Annotated[str | None, option("FILE", _WEIGHTS, NETWORK)]
+Size = Annotated[int | None, option("PIXELS", "Side of the input images. Default: the network's own.", NETWORK, min=1)]
+Classes = Annotated[Path | None, option("FILE", "Class names by logit: one per line, or a JSON list.", NETWORK)]
+Device = Annotated[str, option("NAME", "cpu, cuda, cuda:1, mps, or auto: a GPU if available.", RUN)]
+Method = Annotated[str, option("NAME", _METHOD, ADAPTATION, callback=_check_methods)]
 Methods = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--method",
-        metavar="NAME",
-        callback=_check_methods,
-        rich_help_panel=ADAPTATION,
-        help="A method: see `domainadaptor methods`; may be repeated.",
-    ),
+    list[str] | None, option("NAME", f"{_METHOD} Repeatable.", ADAPTATION, "--method", callback=_check_methods)
 ]
-BatchSize = Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=ADAPTATION, help="Images per batch.")]
-Seed = Annotated[
-    int,
-    typer.Option(min=0, metavar="N", rich_help_panel=RUN, help="Seed of everything random, for repeatable results."),
-]
-Root = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", rich_help_panel=DATA, help="Data directory. Default: $DOMAINADAPTOR_DATA."),
-]
-Cache = Annotated[bool, typer.Option(rich_help_panel=RUN, help="Keep decoded images on disk.")]
-Json = Annotated[bool, typer.Option("--json", rich_help_panel=RUN, help="Print JSON instead of text.")]
+BatchSize = Annotated[int, option("N", "Images per batch.", ADAPTATION, min=1)]
+Seed = Annotated[int, option("N", "Seed of everything random, for repeatable results.", RUN, min=0)]
+Root = Annotated[Path | None, option("DIR", "Data directory. Default: $DOMAINADAPTOR_DATA.", DATA)]
+Cache = Annotated[bool, option(None, "Keep decoded images on disk.", RUN)]
+Json = Annotated[bool, option(None, "Print JSON instead of text.", RUN, "--json")]
 
 
 def find_device(name: str) -> "torch.device":
@@ -164,16 +108,15 @@ def show_notes(notes: Iterable[str]) -> None:
         print_text(f"note: {note}", err)
 
 
+def show_skipped(skipped: Iterable[tuple[str, str]]) -> None:
+    """Print files that were skipped, and why, to standard error."""
+    for name, why in skipped:
+        print_text(f"skipped {name}: {why}", err)
+
+
 def print_json(value: object) -> None:
     """Print JSON alone on standard output."""
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
-
-
-@contextmanager
-def progress_bar(total: int, what: str = "", lines: bool = False) -> Iterator["Bar"]:
-    """Show a progress bar if standard error is a terminal; otherwise, if `lines`, print each new description."""
-    with Progress(*bar_columns(), console=err, transient=True, expand=True, disable=not err.is_terminal) as progress:
-        yield Bar(progress, progress.add_task(what, total=total), lines and not err.is_terminal)
 
 
 def bar_columns() -> tuple[ProgressColumn, ...]:
@@ -182,20 +125,31 @@ def bar_columns() -> tuple[ProgressColumn, ...]:
     return BarColumn(bar_width=16), MofNCompleteColumn(), TimeRemainingColumn(compact=True), description
 
 
+@contextmanager
+def progress_bar(total: int | None, what: str = "", lines: bool = False, quiet: bool = False) -> Iterator["Bar"]:
+    """Show a progress bar if standard error is a terminal; otherwise, if `lines`, print each new description."""
+    hidden = quiet or not err.is_terminal
+    with Progress(*bar_columns(), console=err, transient=True, expand=True, disable=hidden) as progress:
+        yield Bar(progress, what, total, lines and not quiet and not err.is_terminal)
+
+
+def training_bar(what: str, quiet: bool = False) -> Any:
+    """Show a progress bar for training if standard error is a terminal; print one line per epoch otherwise."""
+    return progress_bar(None, what, lines=True, quiet=quiet)
+
+
 class Bar:
     """A progress bar on the screen."""
 
-    def __init__(self, progress: Progress, task: TaskID, lines: bool = False) -> None:
-        self._progress = progress
-        self._task = task
-        self._lines = lines
-        self._what = ""
+    def __init__(self, progress: Progress, what: str, total: int | None, lines: bool) -> None:
+        self._progress, self._task = progress, progress.add_task(what, total=total)
+        self._title, self._last, self._lines = what, "", lines
 
     def step(self, what: str) -> None:
         """Advance by one, with a new description."""
-        if self._lines and what != self._what:
+        if self._lines and what != self._last:
             print_text(what, err)
-        self._what = what
+        self._last = what
         self._progress.update(self._task, advance=1, description=what)
 
     def say(self, what: str) -> None:
@@ -206,35 +160,18 @@ class Bar:
         """Set how much is done, out of how much."""
         self._progress.update(self._task, completed=done, total=total)
 
+    def show(self, what: str, done: int, total: int) -> None:
+        """Set both."""
+        self._progress.update(self._task, description=what, completed=done, total=total)
 
-@contextmanager
-def training_bar(what: str, quiet: bool = False) -> Iterator["TrainingBar"]:
-    """Show a progress bar for training if standard error is a terminal; print one line per epoch otherwise."""
-    hidden = quiet or not err.is_terminal
-    with Progress(*bar_columns(), console=err, transient=True, expand=True, disable=hidden) as progress:
-        yield TrainingBar(progress, progress.add_task(what, total=None), what, quiet)
-
-
-class TrainingBar:
-    """The progress of a training run on the screen."""
-
-    def __init__(self, progress: Progress, task: TaskID, what: str, quiet: bool) -> None:
-        self._progress = progress
-        self._task = task
-        self._what = what
-        self._quiet = quiet
+    preparing = show
 
     def moment(self, moment: "TrainingProgress") -> None:
-        """Show loss, accuracy and images per second."""
+        """Show loss, accuracy and images per second of a training step; print a line at the end of an epoch."""
         text = (
-            f"{self._what}: epoch {moment.epoch + 1}/{moment.epochs}, loss {moment.loss:.3f}, "
+            f"{self._title}: epoch {moment.epoch + 1}/{moment.epochs}, loss {moment.loss:.3f}, "
             f"accuracy {moment.accuracy:.1f} %, {moment.images_per_second:.0f} images/s"
         )
-        done, total = moment.epoch * moment.steps + moment.step, moment.epochs * moment.steps
-        self._progress.update(self._task, description=text, completed=done, total=total)
-        if moment.step == moment.steps and not err.is_terminal and not self._quiet:
+        self.show(text, moment.epoch * moment.steps + moment.step, moment.epochs * moment.steps)
+        if self._lines and moment.step == moment.steps:
             print_text(text, err)
-
-    def preparing(self, what: str, done: int, total: int) -> None:
-        """Show how many images are decoded."""
-        self._progress.update(self._task, description=what, completed=done, total=total)
