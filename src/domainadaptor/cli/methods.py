@@ -50,4 +50,5 @@ def _show(info: MethodInfo) -> None:
     option = f" --option {first.name}={first.default}" if first is not None and first.default is not None else ""
     facts += [("Example", f"domainadaptor predict NETWORK IMAGES --method {info.name}{option}")]
     out.print(two_columns(facts))
-    out.print(option_table(info.options) if info.options else Text("It has no options."))
+    out.print(Text("Options, with defaults" if info.options else "It has no options.", "bold"))
+    out.print(option_table(info.options))
