@@ -14,20 +14,10 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from domainadaptor.cli.run_display import RunTables, display_run
-from domainadaptor.cli.terminal import (
-    Cache,
-    Device,
-    Exit,
-    Json,
-    Root,
-    err,
-    find_device,
-    out,
-    print_json,
-    print_text,
-    show_notes,
-)
+from domainadaptor.cli import terminal
+from domainadaptor.cli.help import option
+from domainadaptor.cli.run_display import RunDisplay, show_tables
+from domainadaptor.cli.terminal import Exit, err, out, print_json, print_text, progress_bar, show_notes
 from domainadaptor.errors import BadFile, BadOption
 
 if TYPE_CHECKING:  # these take seconds to import
@@ -36,44 +26,41 @@ if TYPE_CHECKING:  # these take seconds to import
 
 _FOLDER = Path("experiments")
 _NAMED = 4  # networks of an experiment that the list names
+_CAPTION = (
+    "missing: runs without a record whose data or network is not available (`run FILE --missing` prints the commands "
+    "that train networks); time: an estimate for what is not done, without training, on two cores"
+)
+
+
+_FILES = "Files such as experiments/comparison.toml, or listed names."
+_OUTPUT = "Results folder. Runs that have a record there are not repeated."
+_CHECKPOINT = "Your own checkpoint for a network; may contain {target} and {seed}."
+_MISSING = "Print the commands that train the missing networks; run nothing."
+_EXPORT = "Also write records.jsonl.gz to the results folder, for version control."
 
 
 def run(
-    experiments: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="EXPERIMENT...", help="Files such as experiments/comparison.toml, or listed names."),
-    ] = None,
+    experiments: Annotated[list[Path] | None, typer.Argument(metavar="EXPERIMENT...", help=_FILES)] = None,
     listed: Annotated[
-        bool, typer.Option("--list", help="List the experiments in a folder and what they need.")
+        bool, option(None, "List the experiments in a folder and what they need.", None, "--list")
     ] = False,
-    output: Annotated[
-        Path, typer.Option(metavar="DIR", help="Results folder. Runs that have a record there are not repeated.")
-    ] = Path("results"),
-    checkpoint: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=FILE", help="Your own checkpoint for a network; may contain {target} and {seed}."),
-    ] = None,
-    missing: Annotated[
-        bool, typer.Option("--missing", help="Print the commands that train the missing networks; run nothing.")
-    ] = False,
-    jobs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Processes that share the runs and the cores; best is one per core.")
-    ] = 1,
-    export: Annotated[
-        bool, typer.Option("--export", help="Also write records.jsonl.gz to the results folder, for version control.")
-    ] = False,
-    root: Root = None,
-    device: Device = "auto",
-    cache: Cache = True,
-    as_json: Json = False,
+    output: Annotated[Path, option("DIR", _OUTPUT)] = Path("results"),
+    checkpoint: Annotated[list[str] | None, option("NAME=FILE", _CHECKPOINT)] = None,
+    missing: Annotated[bool, option(None, _MISSING, None, "--missing")] = False,
+    jobs: Annotated[int, option("N", "Processes that share the runs; best is one per core.", min=1)] = 1,
+    export: Annotated[bool, option(None, _EXPORT, None, "--export")] = False,
+    root: terminal.Root = None,
+    device: terminal.Device = "auto",
+    cache: terminal.Cache = True,
+    as_json: terminal.Json = False,
 ) -> None:
     """Run experiments; runs that have a record are skipped.
 
     Repeat the command to resume after a stop.
     """
     files = _files(experiments or [], listed)
-    own = dict(_pair(text) for text in checkpoint or ())
-    sweeps, invalid = _read(files, own, root, find_device(device), cache)
+    own = _checkpoints(checkpoint or [])
+    sweeps, invalid = _read(files, own, root, terminal.find_device(device), cache)
     if invalid and not (listed and sweeps):
         raise BadFile("\n".join(invalid))
     if listed:
@@ -84,11 +71,18 @@ def run(
     elif missing:
         _print_missing(sweeps, output, root)
     else:
-        words = ["run", *map(str, files), "--output", str(output), "--device", device]
-        words += ["--cache" if cache else "--no-cache", *(["--root", str(root)] if root else [])]
-        words += [word for text in checkpoint or () for word in ("--checkpoint", text)]
-        with _helpers(jobs, words):
+        with _helpers(jobs, [*(word for word in sys.argv[1:] if word != "--export"), "--jobs", "1"]):
             _run(sweeps, output, as_json, export)
+
+
+def _checkpoints(pairs: list[str]) -> dict[str, str]:
+    own: dict[str, str] = {}
+    for text in pairs:
+        name, _, own[name] = text.partition("=")
+        if not own[name]:
+            example = "testbed=mine/{target}-{seed}.safetensors"
+            raise BadOption(f"--checkpoint {text!r}: expected NAME=FILE, such as {example}")
+    return own
 
 
 def _files(given: list[Path], listed: bool) -> list[Path]:
@@ -207,18 +201,17 @@ def _run_one(sweep: "Sweep", store: "Store", as_json: bool) -> dict[str, str]:
         show_notes([f"{len(recorded)} runs cannot be repeated now and keep their records: {why}"])
     if sweep.missing():
         show_notes([f"some runs cannot run: {_needs(sweep)}"])
-    tables = RunTables(sweep, store)
     try:
-        with display_run(sweep, tables) as shown:
+        with progress_bar(len(sweep.runnable())) as bar:
+            shown = RunDisplay(sweep, bar)
             failed = run_sweep(sweep, store, RunProgress(shown.begun, shown.images, shown.ended))
+        show_notes(shown.cautions)
     except KeyboardInterrupt:
-        if not as_json:
-            tables.show()
         print_text("Interrupted; repeat the command to resume with the next run.", err)
         raise typer.Exit(Exit.INTERRUPTED) from None
-    show_notes(shown.cautions)
-    if not as_json:
-        tables.show()
+    finally:
+        if not as_json:
+            show_tables(sweep, store)
     return failed
 
 
@@ -255,9 +248,9 @@ def _list(sweeps: list["Sweep"], output: Path, as_json: bool) -> None:
         for sweep in sweeps:
             sweep.look_up(store)
             specs = sweep.runnable()
-            left = {name: spec for name, spec in specs.items() if name not in done}
+            left = [spec for name, spec in specs.items() if name not in done]
             absent = {repr(cell.spec): cell for cell in sweep.cells if cell.id is None}  # tables may share runs
-            missing = {key: cell.spec for key, cell in absent.items() if cell.recorded is None}
+            missing = [cell.spec for cell in absent.values() if cell.recorded is None]
             rows.append(
                 {
                     "experiment": sweep.experiment.name,
@@ -267,39 +260,18 @@ def _list(sweeps: list["Sweep"], output: Path, as_json: bool) -> None:
                     "runs": len(specs) + len(absent),
                     "done": len(specs) - len(left) + len(absent) - len(missing),
                     "missing": len(missing),
-                    "minutes": minutes_for([*left.values(), *missing.values()], sweep, passes),
+                    "minutes": minutes_for([*left, *missing], sweep, passes),
                 }
             )
     if as_json:
         print_json(rows)
         return
-    headings = [Column(name, no_wrap=True, justify="right") for name in ("runs", "done", "missing", "time")]
-    caption = (
-        "missing: runs without a record whose data or network is not available (`run FILE --missing` prints the "
-        "commands that train networks); time: an estimate for what is not done, without training, on two cores"
-    )
-    table = Table("experiment, and what it needs", *headings, caption=caption)
+    headings = [Column(name, no_wrap=True, justify="right") for name in ("runs", "done", "missing", "time, h")]
+    table = Table("experiment, and what it needs", *headings, caption=_CAPTION)
     for row in rows:
-        texts = [str(row["runs"]), str(row["done"]), str(row["missing"]), _duration(row["minutes"])]
+        hours = "unknown" if row["minutes"] is None else f"{row['minutes'] / 60:,.1f}"
         some = ", ".join(row["networks"][:_NAMED]) + (" …" if len(row["networks"]) > _NAMED else "")
         needs = f"\n{row['title']}\n{', '.join(row['data'])}: {some}"
-        table.add_row(Text.assemble((row["experiment"], "bold"), needs), *texts)
+        counts = (str(row[name]) for name in ("runs", "done", "missing"))
+        table.add_row(Text.assemble((row["experiment"], "bold"), needs), *counts, hours)
     out.print(table)
-
-
-def _duration(minutes: float | None) -> str:
-    if minutes is None:
-        return "unknown"
-    for limit, divisor, unit in ((120, 1, "min"), (48 * 60, 60, "h")):
-        if minutes < limit:
-            return f"{minutes / divisor:.0f} {unit}"
-    return f"{minutes / 1440:.0f} days"
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, path = text.partition("=")
-    if not equals or not path:
-        raise BadOption(
-            f"--checkpoint {text!r}: expected NAME=FILE, such as testbed=mine/{{target}}-{{seed}}.safetensors"
-        )
-    return name, path
