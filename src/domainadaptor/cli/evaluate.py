@@ -1,6 +1,6 @@
 """`domainadaptor evaluate`: accuracy on labeled images, before and after adaptation, for one or more methods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -10,39 +10,9 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from domainadaptor.cli.help import ADAPTATION, DATA, RUN
-from domainadaptor.cli.options import (
-    DataOptions,
-    Mean,
-    MethodOptions,
-    Resize,
-    Std,
-    parse_data_options,
-    parse_options_by_method,
-    split_pairs,
-)
-from domainadaptor.cli.terminal import (
-    BatchSize,
-    Cache,
-    Classes,
-    Dataset,
-    Device,
-    Exit,
-    Json,
-    Methods,
-    Network,
-    Root,
-    Seed,
-    Size,
-    Weights,
-    err,
-    find_device,
-    out,
-    print_json,
-    print_text,
-    progress_bar,
-    show_notes,
-)
+from domainadaptor.cli import options, terminal
+from domainadaptor.cli.help import ADAPTATION, DATA, RUN, option
+from domainadaptor.cli.terminal import Exit, out, print_json, progress_bar, show_notes, show_skipped
 from domainadaptor.errors import BadOption
 from domainadaptor.options import parse_options
 
@@ -59,76 +29,39 @@ _COST = {
 }  # fmt: skip
 
 
+_TARGET = "A domain to test on; repeatable. Default: all that the network was not trained on."
+_SOURCE = "A source domain, for methods that use source images; repeatable."
+_MEASURE = "Measure something else: statistics-distances, classifier-norms, loss-curves …"
+_Texts = list[str] | None
+
+
 def evaluate(
-    network: Network,
-    dataset: Dataset,
-    weights: Weights = None,
-    classes: Classes = None,
-    size: Size = None,
-    resize: Resize = None,
-    mean: Mean = None,
-    std: Std = None,
-    root: Root = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=DATA,
-            help="A domain to test on; may be repeated. Default: all that the network was not trained on.",
-        ),
-    ] = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", rich_help_panel=DATA, help="A source domain, for methods that use source images."),
-    ] = None,
-    images: Annotated[
-        int | None, typer.Option(min=1, metavar="N", rich_help_panel=DATA, help="At most N images per domain.")
-    ] = None,
-    order: Annotated[
-        int, typer.Option(min=0, metavar="N", rich_help_panel=DATA, help="Seed of the order of the images.")
-    ] = 0,
-    data_option: DataOptions = None,
-    method: Methods = None,
-    option: MethodOptions = None,
-    batch_size: BatchSize = 64,
-    protocol: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=ADAPTATION,
-            help="leave-one-out, few-data, continual …: see `domainadaptor protocols`.",
-        ),
-    ] = "leave-one-out",
-    protocol_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE", rich_help_panel=ADAPTATION, help="An option of the protocol, such as subset=128."
-        ),
-    ] = None,
-    measure: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=ADAPTATION,
-            help="Measure something else instead: statistics-distances, classifier-norms, loss-curves …",
-        ),
-    ] = "",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", rich_help_panel=RUN, help="Folder for records; runs that have a record are not repeated."
-        ),
-    ] = None,
-    details: Annotated[
-        bool, typer.Option("--details", rich_help_panel=RUN, help="Show calibration, time and memory too.")
-    ] = False,
-    by_class: Annotated[
-        bool, typer.Option("--by-class", rich_help_panel=RUN, help="Show the accuracy of every class too.")
-    ] = False,
-    cache: Cache = True,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: Json = False,
+    network: terminal.Network,
+    dataset: terminal.Dataset,
+    weights: terminal.Weights = None,
+    classes: terminal.Classes = None,
+    size: terminal.Size = None,
+    resize: options.Resize = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    root: terminal.Root = None,
+    target: Annotated[_Texts, option("NAME", _TARGET, DATA)] = None,
+    source: Annotated[_Texts, option("NAME", _SOURCE, DATA)] = None,
+    images: Annotated[int | None, option("N", "At most N images per domain.", DATA, min=1)] = None,
+    order: Annotated[int, option("N", "Seed of the order of the images.", DATA, min=0)] = 0,
+    data_option: options.DataOptions = None,
+    method: terminal.Methods = None,
+    method_option: options.MethodOptions = None,
+    batch_size: terminal.BatchSize = 64,
+    protocol: Annotated[str, option("NAME", "few-data, continual …: see `protocols`.", ADAPTATION)] = "leave-one-out",
+    protocol_option: Annotated[_Texts, option("NAME=VALUE", "An option, such as subset=128.", ADAPTATION)] = None,
+    measure: Annotated[str, option("NAME", _MEASURE, ADAPTATION)] = "",
+    output: Annotated[Path | None, option("DIR", "Folder for records; recorded runs are not repeated.", RUN)] = None,
+    details: Annotated[bool, option(None, "Show calibration, time and memory too.", RUN, "--details")] = False,
+    cache: terminal.Cache = True,
+    seed: terminal.Seed = 0,
+    device: terminal.Device = "auto",
+    as_json: terminal.Json = False,
 ) -> None:
     """Test a network on new domains, before and after adaptation.
 
@@ -143,21 +76,23 @@ def evaluate(
     from domainadaptor.lab.prediction import read_classes
 
     methods = list(dict.fromkeys(method or ["source", "domainadaptor-t"]))[: 1 if measure else None]
-    method_options = _method_options(methods, option, measure)
-    texts = split_pairs(protocol_option, "--protocol-option", "subset=128")
+    method_options = _method_options(methods, method_option, measure)
+    texts = options.split_pairs(protocol_option, "--protocol-option", "subset=128")
     protocol_options = parse_options(find_protocol(protocol), texts, protocol)
-    runner = Runner(root, cache_folder() / "images" if cache else None, find_device(device))
+    runner = Runner(root, cache_folder() / "images" if cache else None, terminal.find_device(device))
     names = tuple(read_classes(classes)) if classes else ()
     located = _locate(network, weights, WeightsOptions(resize, size, mean, std, names, str(classes or "")))
-    options = parse_data_options(dataset, data_option)
-    domains = tuple(dict.fromkeys(target or _unseen(runner, located, dataset, options)))
+    data_options = options.parse_data_options(dataset, data_option)
+    opened = runner.dataset(dataset, data_options)
+    seen = () if target else runner.sources_of(located, dataset, data_options)
+    domains = tuple(target or [name for name in opened.domains if name not in seen] or opened.domains)
     for name in (*domains, *(source or ())):
-        runner.dataset(dataset, options).domain(name)
+        opened.domain(name)
     first = RunSpec(
         dataset=dataset,
-        domains=domains,
+        domains=tuple(dict.fromkeys(domains)),
         network=located,
-        data_options=options,
+        data_options=data_options,
         protocol=protocol,
         protocol_options=protocol_options,
         batch_size=batch_size,
@@ -167,19 +102,14 @@ def evaluate(
         sources=tuple(source or ()),
         measure=measure,
     )
-    streams = [(domain,) for domain in domains] if protocol == "leave-one-out" else [domains]
     specs = [
         replace(first, domains=stream, method=name, options=method_options[name])
-        for stream in streams  # all methods on one stream, so that the source model predicts it once
-        for name in methods
+        for stream in ([(domain,) for domain in first.domains] if protocol == "leave-one-out" else [first.domains])
+        for name in methods  # all on one stream, so that the source model predicts it once
     ]
     records = _run(runner, specs, output)
     records.sort(key=lambda record: methods.index(record.run.method or methods[0]))
-    if as_json:
-        print_json([{"id": record.id, **record.model_dump(mode="json", by_alias=True)} for record in records])
-    else:
-        _show(records, details, by_class)
-    if _show_skipped(records):
+    if _show(records, details, as_json):
         raise typer.Exit(Exit.SOME_SKIPPED)
 
 
@@ -187,8 +117,8 @@ def _method_options(methods: list[str], pairs: list[str] | None, measure: str) -
     from domainadaptor.lab.experiments.analyses import find_measurement
 
     if measure:
-        return {methods[0]: parse_options(find_measurement(measure), split_pairs(pairs), measure)}
-    return parse_options_by_method(methods, pairs)
+        return {methods[0]: parse_options(find_measurement(measure), options.split_pairs(pairs), measure)}
+    return options.parse_options_by_method(methods, pairs)
 
 
 def _locate(network: str, weights: str | None, given: Any) -> "LocatedNetwork":
@@ -210,13 +140,6 @@ def _locate(network: str, weights: str | None, given: Any) -> "LocatedNetwork":
     return located
 
 
-def _unseen(runner: "Runner", located: "LocatedNetwork", dataset: str, options: Mapping[str, Any]) -> list[str]:
-    """Return the domains that the network was not trained on, or all of them where that is unknown."""
-    domains = runner.dataset(dataset, options).domains
-    sources = runner.sources_of(located, dataset, options)
-    return [name for name in domains if name not in sources] or list(domains)
-
-
 def _run(runner: "Runner", specs: "Sequence[RunSpec]", output: Path | None) -> list["RunRecord"]:
     from domainadaptor.lab.experiments.sweep import run_once
     from domainadaptor.lab.records.store import Store
@@ -231,31 +154,23 @@ def _run(runner: "Runner", specs: "Sequence[RunSpec]", output: Path | None) -> l
     return records
 
 
-def _evaluations(records: Sequence["RunRecord"]) -> list["EvaluationRecord"]:
+def _show(records: Sequence["RunRecord"], details: bool, as_json: bool) -> bool:
+    """Print tables or JSON; return whether images were skipped."""
     from domainadaptor.lab.records.runs import EvaluationRecord
 
-    return [record for record in records if isinstance(record, EvaluationRecord)]
-
-
-def _show(records: Sequence["RunRecord"], details: bool, by_class: bool) -> None:
-    from domainadaptor.lab.records.runs import MeasurementRecord
-
-    if measured := [record.values for record in records if isinstance(record, MeasurementRecord)]:
-        print_json(measured)
-    else:
-        found = _evaluations(records)
+    found = [record for record in records if isinstance(record, EvaluationRecord)]
+    if as_json:
+        print_json([{"id": record.id, **record.model_dump(mode="json", by_alias=True)} for record in records])
+    elif found:
         _show_accuracy(found)
         if details:
             _show_details(found)
-        if by_class:
-            _show_classes(found)
-    show_notes(dict.fromkeys(note for record in records for note in record.notes))
-
-
-def _show_skipped(records: Sequence["RunRecord"]) -> bool:
-    skipped = {name: why for record in _evaluations(records) for name, why in record.skipped.items()}
-    for name, why in skipped.items():
-        print_text(f"skipped {name}: {why}", err)
+    else:
+        print_json([record.model_dump()["values"] for record in records])
+    if not as_json:
+        show_notes(dict.fromkeys(note for record in records for note in record.notes))
+    skipped = {name: why for record in found for name, why in record.skipped.items()}
+    show_skipped(skipped.items())
     return bool(skipped)
 
 
@@ -297,18 +212,3 @@ def _show_details(records: Sequence["EvaluationRecord"]) -> None:
             for label, known in lines.items():
                 table.add_row(Text(label), *(number(known.get(name), digits) for name, digits in headings.items()))
         out.print(table)
-
-
-def _show_classes(records: Sequence["EvaluationRecord"]) -> None:
-    from domainadaptor.lab.reports.counts import class_accuracies
-    from domainadaptor.lab.reports.details import of_domain
-    from domainadaptor.lab.reports.numbers import number
-
-    headings = [Column(name, no_wrap=True) for name in ("method", "domain", "class")]
-    table = Table(*headings, "images", "source model", "after", title="Accuracy in percent, by class")
-    for record in records:
-        for domain in record.scores:
-            for name, images, source, after in class_accuracies([of_domain(record, domain)]):
-                words = (record.run.method, domain, name, str(images))
-                table.add_row(*map(Text, words), number(source), number(after))
-    out.print(table)

@@ -6,28 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from domainadaptor.cli.help import ADAPTATION
-from domainadaptor.cli.options import Mean, MethodOptions, Resize, Std, parse_method_options
-from domainadaptor.cli.terminal import (
-    BatchSize,
-    Classes,
-    Device,
-    Exit,
-    Json,
-    Method,
-    Network,
-    Root,
-    Seed,
-    Size,
-    Weights,
-    check_weights,
-    err,
-    find_device,
-    print_json,
-    print_text,
-    progress_bar,
-    show_notes,
-)
+from domainadaptor.cli import options, terminal
+from domainadaptor.cli.help import ADAPTATION, option
+from domainadaptor.cli.terminal import Exit, print_json, print_text, progress_bar, show_notes, show_skipped
 from domainadaptor.errors import BadFile
 
 if TYPE_CHECKING:  # they take seconds to import
@@ -35,34 +16,27 @@ if TYPE_CHECKING:  # they take seconds to import
     from domainadaptor.lab.prediction import FolderPrediction
 
 _MAX_SOURCE_IMAGES = 2000  # as EATA's authors use
+_SOURCE = f"For eata and adabn-source-and-test: images like the training images, at most {_MAX_SOURCE_IMAGES}."
 
 
 def predict(
-    network: Network,
+    network: terminal.Network,
     images: Annotated[Path, typer.Argument(metavar="IMAGES_DIR", help="A folder of images, with any subfolders.")],
-    weights: Weights = None,
-    classes: Classes = None,
-    size: Size = None,
-    resize: Resize = None,
-    mean: Mean = None,
-    std: Std = None,
-    root: Root = None,
-    method: Method = "domainadaptor-t",
-    option: MethodOptions = None,
-    source_images: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            rich_help_panel=ADAPTATION,
-            help="For eata and adabn-source-and-test: a folder of images like the training images; at most "
-            f"{_MAX_SOURCE_IMAGES} are used.",
-        ),
-    ] = None,
-    batch_size: BatchSize = 64,
-    output: Annotated[Path, typer.Option(metavar="FILE", help="The table to write.")] = Path("predictions.csv"),
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: Json = False,
+    weights: terminal.Weights = None,
+    classes: terminal.Classes = None,
+    size: terminal.Size = None,
+    resize: options.Resize = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    root: terminal.Root = None,
+    method: terminal.Method = "domainadaptor-t",
+    method_option: options.MethodOptions = None,
+    source_images: Annotated[Path | None, option("DIR", _SOURCE, ADAPTATION)] = None,
+    batch_size: terminal.BatchSize = 64,
+    output: Annotated[Path, option("FILE", "The table to write.")] = Path("predictions.csv"),
+    seed: terminal.Seed = 0,
+    device: terminal.Device = "auto",
+    as_json: terminal.Json = False,
 ) -> None:
     """Predict a folder of images, before and after adaptation.
 
@@ -77,16 +51,16 @@ def predict(
 
     if not output.absolute().parent.is_dir():
         raise BadFile(f"No folder for --output {str(output)!r}; create it first")
-    typed = parse_method_options(method, option)
+    typed = options.parse_method_options(method, method_option)
     if source_images is not None:
         check_wants_source_images(method, "--source-images")
-    check_weights(network, weights)
-    chosen = find_device(device)
+    terminal.check_weights(network, weights)
+    chosen = terminal.find_device(device)
     loaded = load_network(network, weights, read_classes(classes) if classes is not None else [], root)
     loaded = loaded.with_size(size).with_options(WeightsOptions(resize, mean=mean, std=std))
     given = {} if source_images is None else _inputs(method, source_images, images, loaded, batch_size, seed)
-    options = options_from(method, heads=loaded.heads, preprocessing=loaded.preprocessing, seed=seed, **given)
-    adaptor = adapt(loaded.network.to(chosen), method, **{**options, **typed})
+    known = options_from(method, heads=loaded.heads, preprocessing=loaded.preprocessing, seed=seed, **given)
+    adaptor = adapt(loaded.network.to(chosen), method, **{**known, **typed})
     with progress_bar(total=0, what="images") as bar:
         found = predict_folder(
             adaptor,
@@ -99,13 +73,15 @@ def predict(
             seed=seed,
             progress=bar.at,
         )
+    skipped = [(row.file, row.skipped) for row in found.skipped]
     if not found.predicted:
-        _show_skipped(found)
+        show_skipped(skipped)
         raise BadFile(
             f"None of the {len(found.rows)} files in {str(images)!r} is a readable image; nothing was written"
         )
     write_csv(found, output)
     _show(found, loaded, output, as_json)
+    show_skipped([] if as_json else skipped)
     if any(row.is_broken_image for row in found.rows):
         raise typer.Exit(Exit.SOME_SKIPPED)
 
@@ -136,14 +112,7 @@ def _show(found: "FolderPrediction", loaded: "LoadedNetwork", output: Path, as_j
         fields = {"network": loaded.name, "preprocessing": preprocessing, "notes": notes, "rows": rows}
         print_json({"output": str(output), **counts, **fields})
         return
-    images = "1 image" if counts["predicted"] == 1 else f"{counts['predicted']} images"
-    files = "1 file" if counts["skipped"] == 1 else f"{counts['skipped']} files"
-    print_text(f"{images} predicted, {counts['changed']} predictions changed by adaptation, {files} skipped: {output}")
+    images = f"{counts['predicted']} image{'s' * (counts['predicted'] != 1)} predicted"
+    print_text(f"{images}, {counts['changed']} changed by adaptation, {counts['skipped']} skipped: {output}")
     print_text(f"Preprocessing: {loaded.preprocessing.sentence()}.")
     show_notes(notes)
-    _show_skipped(found)
-
-
-def _show_skipped(found: "FolderPrediction") -> None:
-    for row in found.skipped:
-        print_text(f"skipped {row.file}: {row.skipped}", err)
