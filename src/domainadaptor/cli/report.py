@@ -69,22 +69,14 @@ def image_reader(root: Path | None) -> "ImageReader":
 
     opened: dict[str, DomainDataset | None] = {}
 
-    def dataset(run: "RunSettings") -> "DomainDataset | None":
-        key = repr((run.dataset, run.data_options))
-        if key not in opened:
-            try:
-                opened[key] = open_dataset(run.dataset, root, **run.data_options)
-            except AdaptationError:  # the page mentions it
-                opened[key] = None
-        return opened[key]
-
     def read(run: "RunSettings", domain: str, name: str) -> "Image.Image | None":
-        found = dataset(run)
-        known = found and found.domains.get(domain)
-        if not known or not any(example.name == name for example in known.examples):
-            return None
+        key = repr((run.dataset, run.data_options))
         try:
-            return known.read(name)
+            if key not in opened:
+                opened[key] = None  # stays so if it cannot be opened; the page mentions it
+                opened[key] = open_dataset(run.dataset, root, **run.data_options)
+            known = (found := opened[key]) and found.domains.get(domain)
+            return known.read(name) if known and any(example.name == name for example in known.examples) else None
         except AdaptationError:
             return None
 

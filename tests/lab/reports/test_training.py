@@ -4,7 +4,7 @@ from PIL import Image
 
 from domainadaptor.lab.reports.documents import render as render_text
 from domainadaptor.lab.reports.figures import COLORS, ReportFigure, render
-from domainadaptor.lab.reports.training import draw_training, training_rows, training_tables
+from domainadaptor.lab.reports.training import training_figure, training_rows, training_tables
 from tests.lab.reports.trainings import RECORDS, training
 
 
@@ -73,7 +73,7 @@ def test_the_table_has_means_deviations_commands_and_the_figure_if_drawn():
 
 
 def test_training_is_drawn():
-    with Image.open(BytesIO(render(lambda: draw_training(training_rows(RECORDS)))["png"])) as picture:
+    with Image.open(BytesIO(render(training_figure(training_rows(RECORDS)).draw)["png"])) as picture:
         assert picture.width > 500
 
 

@@ -3,16 +3,16 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
-from domainadaptor.lab.records.plans import PlannedRow
-from domainadaptor.lab.records.runs import EvaluationRecord, RunRecord
+from domainadaptor.lab.records.runs import EvaluationRecord
 from domainadaptor.lab.reports.counts import accuracy, scores
 from domainadaptor.lab.reports.numbers import number, signed
 from domainadaptor.lab.reports.paper import is_in_paper, paper_value
 from domainadaptor.lab.reports.selection import AnyRecord, CellRecords, TableRecords
-from domainadaptor.lab.reports.tables import MEAN, NumberRow, estimates
+from domainadaptor.lab.reports.tables import MEAN, estimates, number_rows
 
 _ENVIRONMENT = {  # field -> plural
     "domainadaptor": "versions of domainadaptor",
@@ -28,16 +28,14 @@ _LISTED = 6  # things in a sentence
 _PLACES = 3  # columns in which a method does harm, until only the worst is named
 
 
-def caveats(table: TableRecords[AnyRecord]) -> list[str]:
+def caveats(table: TableRecords[Any]) -> list[str]:
     """Return sentences in plain text."""
-    records = table.all_records()
-    found = list(_incomplete(table))
+    rules: list[Callable[[Any], Iterator[str]]] = [_incomplete]
     if table.kind == "evaluation":
-        scored: TableRecords[EvaluationRecord] = table  # type: ignore[assignment]
-        if table.layout.show != "alpha":
-            found += [*_worse(scored), *_gains(scored), *_uncertainty(scored)]
-        found += [*_cautions(records), *_fallbacks(scored), *_skipped(scored)]
-    return [*found, *_other_network(table, records), *_weights(records), *_environments(records), *_versions(records)]
+        rules += [_worse, _gains, _uncertainty] if table.layout.show != "alpha" else []
+        rules += [_cautions, _fallbacks, _skipped]
+    rules += [_other_network, _weights, _environments, _versions]
+    return [sentence for rule in rules for sentence in rule(table)]
 
 
 def _incomplete(table: TableRecords[AnyRecord]) -> Iterator[str]:
@@ -51,22 +49,21 @@ def _incomplete(table: TableRecords[AnyRecord]) -> Iterator[str]:
 
 def _worse(table: TableRecords[EvaluationRecord]) -> Iterator[str]:
     """Name rows that end below the source model on the same images."""
-    rows = _number_rows(table)
-    ours = estimates(rows, table.layout.columns)
-    source = estimates([NumberRow(r.label, "", None, partial(accuracy, of="source"), r.cells) for r in rows],
-                       table.layout.columns)  # fmt: skip
-    worse: dict[int, list[tuple[float, str]]] = {}
-    for (row, column), found in ours.items():
-        loss = source[row, column].mean - found.mean
-        if column in table.layout.columns and loss > 1e-9:
-            text = f"{column} ({number(found.mean)}, source model {number(source[row, column].mean)})"
-            worse.setdefault(row, []).append((loss, text))
+    columns = table.layout.columns
+    ours = estimates(number_rows(table, accuracy), columns)
+    source = estimates(number_rows(table, partial(accuracy, of="source")), columns)
     texts = []
-    for row, places in sorted(worse.items()):
+    for at, row in enumerate(table.layout.rows):
+        places = []
+        for column in columns:
+            found, base = ours.get((at, column)), source.get((at, column))
+            if found and base and base.mean - found.mean > 1e-9:
+                text = f"{column} ({number(found.mean)}, source model {number(base.mean)})"
+                places.append((base.mean - found.mean, text))
         where = ", ".join(text for _, text in places)
         if len(places) > _PLACES:
-            where = f"{len(places)} of {len(table.layout.columns)} columns, most on {max(places)[1]}"
-        texts.append(f"{rows[row].label} on {where}")
+            where = f"{len(places)} of {len(columns)} columns, most on {max(places)[1]}"
+        texts += [f"{row.label} on {where}"] if where else []
     if texts:
         yield f"Worse than the source model: {'; '.join(texts)}."
 
@@ -77,17 +74,17 @@ def _gains(table: TableRecords[EvaluationRecord]) -> Iterator[str]:
     column = MEAN if plan.mean else plan.columns[0] if len(plan.columns) == 1 else ""
     if not column or not plan.paper:
         return
-    bases = {_networks(table, row): at for at, row in reversed(list(enumerate(plan.rows))) if _is_source(table, row)}
-    ours = estimates(_number_rows(table), plan.columns)
-    whole = {at: ours.get((at, MEAN)) for at in range(len(plan.rows))}
+    runs = [[record.run for record in table.of_row(row)] for row in plan.rows]
+    networks = [frozenset(run.checkpoint.sha256 for run in own) for own in runs]
+    sources = [at for at, own in enumerate(runs) if {run.method for run in own} == {"source"}]
+    bases = {networks[at]: at for at in reversed(sources)}
+    ours = estimates(number_rows(table, accuracy), plan.columns)
     gains: dict[str, list[str]] = {}
     for at, row in enumerate(plan.rows):
-        base = bases.get(_networks(table, row))
-        if base is None or base == at:
-            continue
-        reached, start = whole[at], whole[base]
+        base = bases.get(networks[at], at)
+        reached, start = ours.get((at, MEAN)), ours.get((base, MEAN))
         theirs, begun = (paper_value(plan.paper, plan.rows[place].paper, column) for place in (at, base))
-        if reached and start and theirs and begun:
+        if base != at and reached and start and theirs and begun:
             text = f"{row.label} {signed(reached.mean - start.mean)} (paper {signed(theirs.mean - begun.mean)})"
             gains.setdefault(plan.rows[base].label, []).append(text)
     for label, texts in gains.items():
@@ -135,16 +132,8 @@ def _domains(records: Sequence[EvaluationRecord]) -> int:
     return len({domain for record in records for domain in record.scores})
 
 
-def _number_rows(table: TableRecords[EvaluationRecord]) -> list[NumberRow[EvaluationRecord]]:
-    return [NumberRow(row.label, "", None, accuracy, table.cells(row)) for row in table.layout.rows]
-
-
-def _networks(table: TableRecords[EvaluationRecord], row: PlannedRow) -> frozenset[str]:
-    return frozenset(record.run.checkpoint.sha256 for record in table.of_row(row))
-
-
-def _is_source(table: TableRecords[EvaluationRecord], row: PlannedRow) -> bool:
-    return {record.run.method for record in table.of_row(row)} == {"source"}
+def _cautions(table: TableRecords[AnyRecord]) -> Iterator[str]:
+    yield from dict.fromkeys(_sentence(text) for record in table.all_records() for text in record.cautions)
 
 
 def _fallbacks(table: TableRecords[EvaluationRecord]) -> Iterator[str]:
@@ -155,22 +144,17 @@ def _fallbacks(table: TableRecords[EvaluationRecord]) -> Iterator[str]:
             yield f"{row.label}: the source model answered {batches} batches{f': {_some(notes)}' if notes else ''}."
 
 
-def _cautions(records: Sequence[RunRecord]) -> Iterator[str]:
-    for caution in dict.fromkeys(text for record in records for text in record.cautions):
-        yield _sentence(caution)
-
-
 def _skipped(table: TableRecords[EvaluationRecord]) -> Iterator[str]:
     files = list(dict.fromkeys(name for record in table.all_records() for name in record.skipped))
     if files:
         yield f"Unreadable images, not counted ({len(files)}): {_some(files)}."
 
 
-def _other_network(table: TableRecords[AnyRecord], records: Sequence[AnyRecord]) -> Iterator[str]:
+def _other_network(table: TableRecords[AnyRecord]) -> Iterator[str]:
     paper = table.layout.paper
-    known = [record.run.checkpoint for record in records if record.run.checkpoint.network]
+    known = [record.run.checkpoint for record in table.all_records() if record.run.checkpoint.network]
     used = dict.fromkeys(f"{(c.network or '').rpartition(':')[2]} at {c.size}x{c.size}" for c in known)
-    if not paper or not is_in_paper(paper) or not used:
+    if not paper or not is_in_paper(paper):
         return
     if not all(name.startswith(f"{paper.backbone.partition(' ')[0]} at 224") for name in used):
         measured = table.kind != "evaluation"
@@ -181,25 +165,23 @@ def _other_network(table: TableRecords[AnyRecord], records: Sequence[AnyRecord])
         )
 
 
-def _weights(records: Sequence[RunRecord]) -> Iterator[str]:
-    for note in dict.fromkeys(record.run.checkpoint.note for record in records if record.run.checkpoint.note):
-        yield f"About the networks: {_sentence(note)}"
+def _weights(table: TableRecords[AnyRecord]) -> Iterator[str]:
+    notes = dict.fromkeys(record.run.checkpoint.note for record in table.all_records())
+    yield from (f"About the networks: {_sentence(note)}" for note in notes if note)
 
 
-def _environments(records: Sequence[RunRecord]) -> Iterator[str]:
+def _environments(table: TableRecords[AnyRecord]) -> Iterator[str]:
     for name, plural in _ENVIRONMENT.items():
-        values = Counter(str(getattr(record.environment, name) or "not recorded") for record in records)
+        values = Counter(str(getattr(record.environment, name) or "not recorded") for record in table.all_records())
         if len(values) > 1:
-            counts = ", ".join(
-                f"{value} ({count} record{'' if count == 1 else 's'})" for value, count in values.most_common()
-            )
-            yield f"Records come from several {plural}: {counts}."
+            counts = (f"{value} ({count} record{'' if count == 1 else 's'})" for value, count in values.most_common())
+            yield f"Records come from several {plural}: {', '.join(counts)}."
 
 
-def _versions(records: Sequence[RunRecord]) -> Iterator[str]:
+def _versions(table: TableRecords[AnyRecord]) -> Iterator[str]:
     found: dict[str, set[str]] = {}
-    for record in records:
-        found.setdefault(f"{record.run.dataset} {sorted(record.run.data_options.items())}", set()).add(record.run.data)
+    for run in (record.run for record in table.all_records()):
+        found.setdefault(f"{run.dataset} {sorted(run.data_options.items())}", set()).add(run.data)
     for key, versions in found.items():
         if len(versions) > 1:
             yield f"The records use {len(versions)} different versions of the data set {key.split()[0]}."

@@ -7,19 +7,10 @@ from typing import NamedTuple
 import pandas as pd
 
 from domainadaptor.lab.records.runs import EvaluationRecord
-from domainadaptor.lab.reports.counts import (
-    accuracy,
-    calibration_error,
-    class_accuracies,
-    milliseconds,
-    peak_memory,
-    relative_time,
-    scores,
-    share,
-)
+from domainadaptor.lab.reports import counts
 from domainadaptor.lab.reports.numbers import number
 from domainadaptor.lab.reports.selection import TableRecords, countable
-from domainadaptor.lab.reports.tables import PrintedTable, ResultNumber, TableLine, embolden
+from domainadaptor.lab.reports.tables import PrintedTable, ResultNumber, TableLine, View, embolden
 
 MEANING = (
     "Before step: the method's answers before it learned from the batch. Better: wrong by the source model, correct "
@@ -36,57 +27,43 @@ class _Detail(NamedTuple):
 
 
 _DETAILS = (
-    _Detail("images", lambda records: float(sum(score.images for score in scores(records))), 0),
-    _Detail("source model", partial(accuracy, of="source")),
-    _Detail("before step", partial(accuracy, of="before")),
-    _Detail("after", accuracy, best="highest"),
-    _Detail("better", partial(share, count="better")),
-    _Detail("worse", partial(share, count="worse")),
-    _Detail("changed", partial(share, count="changed")),
-    _Detail("ECE source model", partial(calibration_error, of="source")),
-    _Detail("ECE after", calibration_error, best="lowest"),
-    _Detail("ms per batch", milliseconds),
-    _Detail("relative time", relative_time, 2),
-    _Detail("peak memory, MB", peak_memory, 0),
+    _Detail("images", lambda records: float(sum(score.images for score in counts.scores(records))), 0),
+    _Detail("source model", partial(counts.accuracy, of="source")),
+    _Detail("before step", partial(counts.accuracy, of="before")),
+    _Detail("after", counts.accuracy, best="highest"),
+    _Detail("better", partial(counts.share, count="better")),
+    _Detail("worse", partial(counts.share, count="worse")),
+    _Detail("changed", partial(counts.share, count="changed")),
+    _Detail("ECE source model", partial(counts.calibration_error, of="source")),
+    _Detail("ECE after", counts.calibration_error, best="lowest"),
+    _Detail("ms per batch", counts.milliseconds),
+    _Detail("relative time", counts.relative_time, 2),
+    _Detail("peak memory, MB", counts.peak_memory, 0),
     _Detail("fallback batches", lambda records: float(sum(record.fell_back for record in records)), 0),
 )
+_TITLES = tuple(detail.title for detail in _DETAILS)
 
 
-def details_table(table: TableRecords[EvaluationRecord]) -> tuple[PrintedTable, ...]:
-    """Return the table of details, one line per row; nothing without records."""
-    groups = [(row, *found) for row in table.layout.rows for found in countable(table, row).items()]
-    if not any(records for *_, records in groups):
-        return ()
-    values = [[detail.number(records) if records else None for detail in _DETAILS] for *_, records in groups]
-    lines = [
-        TableLine(
-            f"{row.label}, {column}" if column else row.label,
-            tuple(number(value, detail.digits) for value, detail in zip(line, _DETAILS, strict=True)),
-            row.group,
-        )
-        for (row, column, _), line in zip(groups, values, strict=True)
-    ]
+def details_view(table: TableRecords[EvaluationRecord]) -> View:
+    """Show one line of details per row; there is no table without records."""
+    lines, values, numbers = [], [], []
+    for row in table.layout.rows:
+        partly = any(cell.gaps for cell in table.cells(row).values())
+        for column, records in countable(table, row).items():
+            found = [detail.number(records) if records else None for detail in _DETAILS]
+            values.append(found)
+            texts = tuple(number(value, detail.digits) for value, detail in zip(found, _DETAILS, strict=True))
+            lines.append(TableLine(f"{row.label}, {column}" if column else row.label, texts, row.group))
+            state = ("partial" if partly else "done") if records else "missing"
+            place = (row.group, row.label, column or "all")
+            numbers += [ResultNumber(*place, *pair, state=state) for pair in zip(_TITLES, found, strict=True)]
+    if not any(any(line.cells) for line in lines):
+        return View(numbers=numbers)
     for at, detail in enumerate(_DETAILS):
         if detail.best:
             lines = embolden(lines, at, [line[at] for line in values], lowest=detail.best == "lowest")
     caption = f"All images and seeds of a row counted together, in percent. {MEANING}"
-    titles = tuple(detail.title for detail in _DETAILS)
-    return (PrintedTable(table.layout.corner, titles, tuple(lines), caption).without_empty_columns(),)
-
-
-def details_numbers(table: TableRecords[EvaluationRecord]) -> list[ResultNumber]:
-    """Return the numbers of that table for programs."""
-    found = []
-    for row in table.layout.rows:
-        gaps = any(cell.gaps for cell in table.cells(row).values())
-        for column, records in countable(table, row).items():
-            state = ("partial" if gaps else "done") if records else "missing"
-            found += [
-                ResultNumber(row.group, row.label, column or "all", detail.title,
-                             detail.number(records) if records else None, state=state)
-                for detail in _DETAILS
-            ]  # fmt: skip
-    return found
+    return View((PrintedTable(table.layout.corner, _TITLES, lines, caption).without_empty_columns(),), numbers=numbers)
 
 
 def details_by_domain(table: TableRecords[EvaluationRecord]) -> pd.DataFrame:
@@ -99,7 +76,7 @@ def details_by_domain(table: TableRecords[EvaluationRecord]) -> pd.DataFrame:
                 own = [of_domain(record, domain) for record in cell.records if domain in record.scores]
                 place = (row.group, row.label, column, domain)
                 lines += [(*place, "", title, round(value, 4)) for title, value in numbers_of(own).items()]
-                for name, _, before, after in class_accuracies(own):
+                for name, _, before, after in counts.class_accuracies(own):
                     lines.append((*place, name, "source model", round(before, 4)))
                     lines.append((*place, name, "after", round(after, 4)))
     return pd.DataFrame(lines, columns=names)

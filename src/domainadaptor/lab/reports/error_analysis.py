@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -12,7 +13,7 @@ from domainadaptor.lab.records.runs import ChangedPrediction, EvaluationRecord, 
 from domainadaptor.lab.reports.counts import Array, accuracy, confusion
 from domainadaptor.lab.reports.figures import GREEN, VERMILLION, ReportFigure, panels
 from domainadaptor.lab.reports.selection import TableRecords, countable
-from domainadaptor.lab.reports.tables import MEAN, NumberRow, estimates
+from domainadaptor.lab.reports.tables import MEAN, estimates, number_rows
 
 # Returns an image by run, domain and name; None if it is not on this machine.
 ImageReader = Callable[[RunSettings, str, str], Image.Image | None]
@@ -22,25 +23,18 @@ _SIDE = 128  # pixels of an image
 _WRITTEN, _NAMED = 12, 30  # classes up to which a confusion matrix has numbers and names
 
 
-class _Changed(NamedTuple):
-    picture: Image.Image
-    domain: str
-    classes: Sequence[str]
-    example: ChangedPrediction
-
-
 def best_row(table: TableRecords[EvaluationRecord]) -> PlannedRow | None:
     """Return the adapting row with the highest mean; complete rows come first."""
-    plan = table.layout
-    rows = [row for row in plan.rows if any(record.run.method != "source" for record in table.of_row(row))]
-    planned = [NumberRow(row.label, "", None, accuracy, table.cells(row)) for row in rows]
-    means = [estimates([row], [c for c in plan.columns if row.cells[c].expected]).get((0, MEAN)) for row in planned]
 
     def height(at: int) -> tuple[bool, float]:
-        found = means[at]
-        return found is not None, found.mean if found else accuracy(table.of_row(rows[at])) or 0.0
+        columns = [column for column, cell in rows[at].cells.items() if cell.expected]
+        found = estimates([rows[at]], columns).get((0, MEAN))
+        return found is not None, found.mean if found else accuracy(table.of_row(planned[at])) or 0.0
 
-    return rows[max(range(len(rows)), key=height)] if rows else None
+    rows, planned = number_rows(table, accuracy), table.layout.rows
+    adapts = [any(record.run.method != "source" for record in table.of_row(row)) for row in planned]
+    best = max((at for at, own in enumerate(adapts) if own), key=height, default=None)
+    return None if best is None else planned[best]
 
 
 def confusion_figure(table: TableRecords[EvaluationRecord], row: PlannedRow) -> ReportFigure | None:
@@ -57,42 +51,36 @@ def confusion_figure(table: TableRecords[EvaluationRecord], row: PlannedRow) -> 
     return ReportFigure(f"{table.name}-confusion", caption, partial(_draw_confusion, before, after, records[0].classes))
 
 
-def changed_figure(table: TableRecords[EvaluationRecord], row: PlannedRow, read: ImageReader) -> ReportFigure | None:
-    """Return some test images whose answer the method changed; None if no image can be read."""
-    images: list[_Changed] = []
-    for record, domain, example in _examples(table.of_row(row)):
-        picture = read(record.run, domain, example.name) if len(images) < _SHOWN else None
-        if picture is not None:
-            images.append(_Changed(picture, domain, record.classes, example))
+def changed_figure(
+    table: TableRecords[EvaluationRecord], row: PlannedRow, read: ImageReader | None
+) -> tuple[ReportFigure | None, bool]:
+    """Return some test images whose answer the method changed, and whether images that could be shown are missing."""
+    images: list[tuple[Image.Image, str, Sequence[str], ChangedPrediction]] = []
+    examples = list(_examples(table.of_row(row)))
+    for record, domain, example in examples:
+        if read and len(images) < _SHOWN and (picture := read(record.run, domain, example.name)) is not None:
+            images.append((picture, domain, record.classes, example))
     if not images:
-        return None
+        return None, bool(examples)
     caption = (
         f"{row.label}: test images whose answer changed, with the true class above, and below it the answers of the "
         "source model and after adaptation. A selection with up to half improved answers, not a representative sample."
     )
-    return ReportFigure(f"{table.name}-changed", caption, partial(_draw_changed, images))
-
-
-def has_examples(table: TableRecords[EvaluationRecord], row: PlannedRow) -> bool:
-    """Return whether the records name images whose answer changed."""
-    return next(_examples(table.of_row(row)), None) is not None
+    return ReportFigure(f"{table.name}-changed", caption, partial(_draw_changed, images)), False
 
 
 def _examples(records: Sequence[EvaluationRecord]) -> Iterator[tuple[EvaluationRecord, str, ChangedPrediction]]:
     """Yield each image once, alternating between domains, and between improved and other answers."""
     queues: dict[tuple[str, bool], list[tuple[EvaluationRecord, str, ChangedPrediction]]] = {}
     seen = set()
-    for record in records:
-        for domain, score in record.scores.items():
-            for example in score.examples:
-                key = (record.run.dataset, example.name)  # an image may be in several domains
-                if key not in seen:
-                    seen.add(key)
-                    better = example.adapted == example.label
-                    queues.setdefault((domain, better), []).append((record, domain, example))
-    while waiting := [queue for queue in queues.values() if queue]:
-        for queue in waiting:
-            yield queue.pop(0)
+    every = ((r, domain, example) for r in records for domain, score in r.scores.items() for example in score.examples)
+    for record, domain, example in every:
+        key = (record.run.dataset, example.name)  # an image may be in several domains
+        if key not in seen:
+            seen.add(key)
+            queues.setdefault((domain, example.adapted == example.label), []).append((record, domain, example))
+    for turn in zip_longest(*queues.values()):
+        yield from filter(None, turn)
 
 
 def _draw_confusion(before: Array, after: Array, classes: Sequence[str]) -> Any:
@@ -119,14 +107,13 @@ def _draw_confusion(before: Array, after: Array, classes: Sequence[str]) -> Any:
     return figure
 
 
-def _draw_changed(images: Sequence[_Changed]) -> Any:
+def _draw_changed(images: Sequence[tuple[Image.Image, str, Sequence[str], ChangedPrediction]]) -> Any:
     figure, shown = panels(len(images), 6, 1.95, 2.85)
     for panel, (picture, domain, classes, example) in zip(shown, images, strict=True):
         small = max(picture.size) <= _SIDE // 2
         method = Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS
         panel.imshow(ImageOps.pad(picture.convert("RGB"), (_SIDE, _SIDE), method, color="white"))
-        panel.set_xticks([])
-        panel.set_yticks([])
+        panel.set(xticks=[], yticks=[])
         panel.spines[:].set_visible(False)
         panel.set_title(f"{_short(classes[example.label], 20)}\n{_short(domain, 24)}", fontsize=10, pad=4)
         panel.set_xlabel(" \n ", fontsize=12)  # keeps room for the answers

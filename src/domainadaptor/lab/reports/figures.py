@@ -3,12 +3,9 @@
 import io
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 # Okabe and Ito's colors; yellow last, since it is faint on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
@@ -16,7 +13,6 @@ BLUE, VERMILLION, GREEN, ORANGE, *_ = COLORS
 GREY = "#767676"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (6, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)))
-_APART = 50  # times the median: such values need a logarithmic axis
 _STYLE = {
     "font.size": 11, "axes.titlesize": 12, "axes.labelsize": 11, "xtick.labelsize": 10.5, "ytick.labelsize": 10.5,
     "legend.fontsize": 10.5, "legend.frameon": False, "axes.spines.top": False, "axes.spines.right": False,
@@ -36,8 +32,11 @@ class ReportFigure:
 
 def render(draw: Callable[[], Any], formats: Sequence[str] = ("png",), dpi: int = 120) -> dict[str, bytes]:
     """Draw a figure in the style of reports; return it by file format."""
+    import matplotlib
+
     metadata = {"png": {"Software": None}, "svg": {"Date": None}}
-    with _style():
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # the font lacks a letter of a name
         figure = draw()
         files = {name: io.BytesIO() for name in formats}
         for name, file in files.items():
@@ -58,6 +57,19 @@ def panels(count: int, across: int, width: float, height: float, *, sharey: bool
     for empty in grid[count:]:
         empty.remove()
     return figure, grid[:count]
+
+
+def panel_for(width: float, labels: Sequence[str]) -> tuple[Any, Any]:
+    """Return a figure with one panel, tall enough for a legend with those labels."""
+    figure, (panel,) = panels(1, 1, width, tall_enough(4.6, labels))
+    return figure, panel
+
+
+def error_bars(panel: Any, points: Sequence[tuple[float, float, float | None]], *, size: int = 6, **style: Any) -> None:
+    """Draw a line through points (x, y, deviation), with error bars if there is a deviation."""
+    if points:
+        x, y, spread = zip(*((x, y, deviation or 0) for x, y, deviation in points), strict=True)
+        panel.errorbar(x, y, spread if any(spread) else None, capsize=3, markersize=size, linewidth=1.6, **style)
 
 
 def look(number: int) -> dict[str, Any]:
@@ -81,56 +93,3 @@ def wrapped(text: str, width: int = 22) -> str:
     """Return a label in at most three lines of that many letters."""
     lines = textwrap.wrap(text.replace("_", "_\u200b"), width, break_long_words=True) or [""]
     return "\n".join(line.replace("\u200b", "") for line in lines[:3]) + ("…" if len(lines) > 3 else "")
-
-
-@dataclass(frozen=True)
-class LayerTrend:
-    """One value per layer, from the input on."""
-
-    label: str
-    layers: Mapping[str, float]
-
-    @property
-    def values(self) -> "np.ndarray[Any, Any]":
-        """The values alone."""
-        return np.array(list(self.layers.values()))
-
-    def line(self) -> tuple[float, float]:
-        """Return slope, from the first layer at 0 to the last at 1, and start of the least-squares line."""
-        slope, start = np.polyfit(np.linspace(0, 1, len(self.layers)), self.values, 1)
-        return float(slope), float(start)
-
-
-def draw_trends(found: Mapping[str, Sequence[LayerTrend]], what: str, *, regression: bool) -> Any:
-    """Draw values by depth: one panel per row, one color per column."""
-    most = max(found.values(), key=len)
-    figure, shown = panels(len(found), 1, 9.5, tall_enough(4.2, [trend.label for trend in most]), sharey=True)
-    values = np.concatenate([trend.values for trends in found.values() for trend in trends])
-    logarithmic = values.min() > 0 and values.max() > _APART * np.median(values)
-    for panel, (title, trends) in zip(shown, found.items(), strict=True):
-        for at, trend in enumerate(trends):
-            depth = np.arange(1, len(trend.layers) + 1)
-            width, alpha = (0.8, 0.75) if regression else (1.6, 1)
-            panel.plot(depth, trend.values, label=trend.label, linewidth=width, alpha=alpha, markersize=5, **look(at))
-            if regression and len(depth) > 1:
-                slope, start = trend.line()
-                panel.plot(depth[[0, -1]], [start, start + slope], linewidth=2.4, **look(at) | {"marker": ""})
-        if len(found) > 1:
-            panel.set_title(title, loc="left")
-        if logarithmic:
-            panel.set_yscale("log")
-            panel.yaxis.set_major_formatter("{x:g}")
-        panel.set_ylabel(what)
-        panel.xaxis.get_major_locator().set_params(integer=True)
-        legend_right(panel)
-    shown[-1].set_xlabel("norm layer, counted from the input")
-    return figure
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    import matplotlib
-
-    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # the font lacks a letter of a name
-        yield

@@ -2,15 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from domainadaptor.lab.records.runs import CheckpointInfo, EvaluationRecord, RunRecord, RunSettings
+from domainadaptor.lab.records.runs import CheckpointInfo, EvaluationRecord, RunRecord
 from domainadaptor.lab.reports.selection import AnyRecord, TableRecords
 
 
-@dataclass(frozen=True)
-class TableProvenance:
+class TableProvenance(NamedTuple):
     """Settings, methods, networks and commands."""
 
     facts: tuple[tuple[str, str], ...]
@@ -23,11 +21,11 @@ def provenance(table: TableRecords[AnyRecord]) -> TableProvenance:
     """Collect what the records of a table know about themselves."""
     records = table.all_records()
     runs = [record.run for record in records]
-    evaluations = [record for record in records if isinstance(record, EvaluationRecord)]
-    counted = sum(sum(record.images.values()) for record in evaluations)
+    counted = sum(sum(record.images.values()) for record in records if isinstance(record, EvaluationRecord))
     times = sorted(record.finished for record in records)
+    data = (_with_options(run.dataset, run.data_options) + (run.data and f", fingerprint {run.data}") for run in runs)
     facts = {
-        "data": _all(_data(run) for run in runs),
+        "data": _all(data),
         "protocol": _all(_with_options(run.protocol, run.protocol_options) for run in runs),
         "measurement": _all(run.measure for run in runs),
         "batch size": _all(run.batch_size for run in runs) if counted else "",
@@ -55,8 +53,7 @@ def _method(record: RunRecord) -> str:
     """Name the method, its options, and the defaults of the others."""
     run = record.run
     rest = {name: value for name, value in record.defaults.items() if name not in run.options and value is not None}
-    text = _with_options(run.method or run.measure, run.options)
-    return f"{text}, defaults {_options(rest)}" if rest else text
+    return _with_options(run.method or run.measure, run.options) + (f", defaults {_options(rest)}" if rest else "")
 
 
 def _preprocessing(record: RunRecord) -> str:
@@ -64,10 +61,9 @@ def _preprocessing(record: RunRecord) -> str:
     if known is None:
         return ""
     mean, deviation = (" ".join(map(str, values)) for values in (known.mean, known.std))
-    return (
-        f"{'both sides' if known.squash else 'shorter side'} to {known.resize} ({known.interpolation}), "
-        f"center crop {known.size}, mean {mean}, deviation {deviation}"
-    )
+    side = "both sides" if known.squash else "shorter side"
+    size = f"to {known.resize} ({known.interpolation}), center crop {known.size}"
+    return f"{side} {size}, mean {mean}, deviation {deviation}"
 
 
 def _network(known: CheckpointInfo) -> str:
@@ -79,11 +75,7 @@ def _network(known: CheckpointInfo) -> str:
         f"sha256 {known.sha256[:12]}" if known.sha256 else "",
         known.note,
     )
-    return "; ".join(part for part in parts if part)
-
-
-def _data(run: RunSettings) -> str:
-    return _with_options(run.dataset, run.data_options) + (f", fingerprint {run.data}" if run.data else "")
+    return "; ".join(filter(None, parts))
 
 
 def _packages(record: RunRecord) -> str:
@@ -95,7 +87,7 @@ def _packages(record: RunRecord) -> str:
 def _machine(record: RunRecord) -> str:
     known = record.environment
     threads = "1 thread" if known.threads == 1 else f"{known.threads} threads"
-    return ", ".join(part for part in (known.processor, known.machine, known.device, threads) if part)
+    return ", ".join(filter(None, (known.processor, known.machine, known.device, threads)))
 
 
 def _with_options(name: str, options: Mapping[str, Any]) -> str:

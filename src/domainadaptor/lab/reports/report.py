@@ -17,15 +17,8 @@ from domainadaptor.lab.reports.adhoc import adhoc_plan
 from domainadaptor.lab.reports.error_analysis import ImageReader
 from domainadaptor.lab.reports.figures import ReportFigure, render
 from domainadaptor.lab.reports.paper import place_in_paper
-from domainadaptor.lab.reports.sections import Chapter, chapters
-from domainadaptor.lab.reports.training import (
-    CAPTION,
-    FIGURE,
-    TrainingRow,
-    draw_training,
-    training_rows,
-    training_tables,
-)
+from domainadaptor.lab.reports.sections import Chapter, Section, chapters
+from domainadaptor.lab.reports.training import TrainingRow, training_figure, training_rows, training_tables
 from domainadaptor.options import suggestion
 
 _NUMBER = ("group", "row", "column", "measure", "value", "deviation", "seeds", "paper", "paper_deviation", "difference",
@@ -42,44 +35,41 @@ class ResultsReport:
     corrupt: tuple[str, ...] = ()  # one sentence per corrupt record
     name: str = "index"  # of the page
 
+    def sections(self) -> list[tuple[str, Section]]:
+        """Return all tables, each with the name of its experiment."""
+        return [(chapter.plan.name, section) for chapter in self.chapters for section in chapter.sections]
+
     def problems(self) -> list[str]:
         """Return what needs attention, one line each."""
         found = list(self.corrupt)
-        for chapter in self.chapters:
-            for section in chapter.sections:
-                if section.view.problem:
-                    found.append(f"{chapter.plan.name}, {section.title}: {section.view.problem}")
-                found += [section.note] if section.note else []
+        for name, section in self.sections():
+            problem = section.view.problem
+            found += [f"{name}, {section.title}: {problem}"] if problem else []
+            found += [section.note] if section.note else []
         return found
 
     def figures(self) -> list[ReportFigure]:
         """Return the figures of all sections, and that of training runs."""
-        found = [figure for chapter in self.chapters for section in chapter.sections for figure in section.figures]
-        return [*found, self.training_figure()] if self.training else found
-
-    def training_figure(self) -> ReportFigure:
-        """Return the figure of training runs."""
-        return ReportFigure(FIGURE, CAPTION, lambda: draw_training(self.training))
+        found = [figure for _, section in self.sections() for figure in section.figures]
+        return [*found, training_figure(self.training)] if self.training else found
 
     def numbers(self) -> pd.DataFrame:
         """Return the numbers of all tables in long form."""
         lines = [
-            (chapter.plan.name, section.title, *(getattr(number, name) for name in _NUMBER))
-            for chapter in self.chapters
-            for section in chapter.sections
+            (name, section.title, *(getattr(number, field) for field in _NUMBER))
+            for name, section in self.sections()
             for number in section.view.numbers
         ]
         return pd.DataFrame(lines, columns=["experiment", "table", *_NUMBER], dtype=object)
 
     def details(self) -> pd.DataFrame:
         """Return changed answers, calibration, time and memory by domain and class, in long form."""
+        names = ["experiment", "table", *_DETAIL]
         frames = [
-            section.details.assign(experiment=chapter.plan.name, table=section.title)
-            for chapter in self.chapters
-            for section in chapter.sections
+            section.details.assign(experiment=name, table=section.title)
+            for name, section in self.sections()
             if len(section.details)
         ]
-        names = ["experiment", "table", *_DETAIL]
         return pd.concat(frames)[names] if frames else pd.DataFrame(columns=names)
 
 
@@ -128,18 +118,16 @@ def write(report: ResultsReport, output: Path) -> list[Path]:
     """
     drawn = {found.name: render(found.draw, ("png", "svg")) for found in report.figures()}
     files: dict[str, str | bytes] = dict(_documents(report, drawn))
-    whole = report.name == "index"
-    files["results.csv" if whole else f"{report.name}.csv"] = _csv(report.numbers())
-    files["details.csv" if whole else f"{report.name}-details.csv"] = _csv(report.details())
+    results, details = ("results", "details") if report.name == "index" else (report.name, f"{report.name}-details")
+    files |= {f"{results}.csv": _csv(report.numbers()), f"{details}.csv": _csv(report.details())}
+    texts = {}
     for chapter in report.chapters:
         files[f"{chapter.plan.name}.tex"] = documents.render("tables.tex.j2", **vars(chapter))
-    images = {name: formats["png"] for name, formats in drawn.items()}
-    texts = {chapter.plan.name: _markdown(chapter, drawn, page=True) for chapter in report.chapters}
+        texts[chapter.plan.name] = _markdown(chapter, drawn, page=True)
     if report.training:
         texts["training"] = str(files["training.md"])
-    files[f"{report.name}.html"] = documents.page(
-        texts, images, chapters=report.chapters, training=report.training, notes=report.corrupt
-    )
+    images = {name: formats["png"] for name, formats in drawn.items()}
+    files[f"{report.name}.html"] = documents.page(texts, images, report=report)
     files |= {f"figures/{name}.{ending}": data for name, formats in drawn.items() for ending, data in formats.items()}
     return _save(files, output)
 
@@ -191,9 +179,9 @@ def _documents(report: ResultsReport, figures: Collection[str]) -> dict[str, str
     """Return the Markdown files; links go to the given figures only."""
     files = {f"{chapter.plan.name}.md": _markdown(chapter, figures) for chapter in report.chapters}
     if report.name == "index":
-        files["index.md"] = documents.render("index.md.j2", chapters=report.chapters, training=report.training)
+        files["index.md"] = documents.render("index.md.j2", report=report)
     if report.training:
-        tables, figure = training_tables(report.training), report.training_figure()
+        tables, figure = training_tables(report.training), training_figure(report.training)
         files["training.md"] = documents.render("training.md.j2", tables=tables, figure=figure, figures=figures)
     return files
 

@@ -10,17 +10,11 @@ from domainadaptor.lab.records.measurements import VALUES
 from domainadaptor.lab.records.plans import Plan
 from domainadaptor.lab.reports.caveats import caveats
 from domainadaptor.lab.reports.details import details_by_domain
-from domainadaptor.lab.reports.error_analysis import (
-    ImageReader,
-    best_row,
-    changed_figure,
-    confusion_figure,
-    has_examples,
-)
+from domainadaptor.lab.reports.error_analysis import ImageReader, best_row, changed_figure, confusion_figure
 from domainadaptor.lab.reports.figures import ReportFigure
 from domainadaptor.lab.reports.provenance import TableProvenance, provenance
 from domainadaptor.lab.reports.selection import AnyRecord, Gap, TableRecords
-from domainadaptor.lab.reports.views import View
+from domainadaptor.lab.reports.tables import View
 from domainadaptor.options import suggestion
 from domainadaptor.registry import table as registered
 
@@ -41,10 +35,10 @@ class Section:
     title: str
     sample: str
     view: View
-    figures: tuple[ReportFigure, ...]
-    caveats: tuple[str, ...]
+    figures: Sequence[ReportFigure]
+    caveats: Sequence[str]
     provenance: TableProvenance
-    gaps: tuple[Gap, ...]
+    gaps: Sequence[Gap]
     details: pd.DataFrame
     note: str = ""  # why something is not shown
 
@@ -82,7 +76,7 @@ class Chapter:
 
 
 def chapters(plans: Sequence[Plan], records: Mapping[str, AnyRecord], read: ImageReader | None) -> Iterator[Chapter]:
-    """Yield the chapters of all plans; a row is looked at more closely only once."""
+    """Yield the chapters of all plans; the best row of a chapter is looked at more closely, but each only once."""
     analyzed: set[frozenset[str]] = set()
     noted = False
     for plan in plans:
@@ -92,12 +86,12 @@ def chapters(plans: Sequence[Plan], records: Mapping[str, AnyRecord], read: Imag
             measured = {found.run.measure for run in planned.runs() if (found := records.get(run.id))}
             kind = planned.show if planned.show in {*VALUES, *measured} else "evaluation"
             table: TableRecords[Any] = TableRecords(planned, name, records, kind)
-            figures: tuple[ReportFigure, ...] = ()
-            note = ""
+            figures: list[ReportFigure] = []
+            lacking = False
             if planned.show in _ANALYZED and not any(len(own.figures) > len(own.view.figures) for own in sections):
-                figures, note = _analysis(table, read, analyzed)
-                note, noted = ("" if noted else note), noted or bool(note)
-            sections.append(_section(table, figures, note))
+                figures, lacking = _analysis(table, read, analyzed)
+            sections.append(_section(table, figures, _NO_IMAGES if lacking and not noted else ""))
+            noted = noted or lacking
         yield Chapter(plan, tuple(sections))
 
 
@@ -113,24 +107,23 @@ def show(table: TableRecords[Any]) -> View:
     return view
 
 
-def _section(table: TableRecords[Any], figures: tuple[ReportFigure, ...], note: str) -> Section:
+def _section(table: TableRecords[Any], figures: Sequence[ReportFigure], note: str) -> Section:
     view, plan = show(table), table.layout
-    scored = table.kind == "evaluation" and not view.problem
+    shown = not view.problem
     return Section(
-        table.name, plan.title, plan.sample, view, (*view.figures, *figures),
-        () if view.problem else tuple(caveats(table)), provenance(table), () if view.problem else tuple(table.gaps()),
-        details_by_domain(table) if scored else pd.DataFrame(), note,
+        table.name, plan.title, plan.sample, view, (*view.figures, *figures), caveats(table) if shown else (),
+        provenance(table), table.gaps() if shown else (),
+        details_by_domain(table) if shown and table.kind == "evaluation" else pd.DataFrame(), note,
     )  # fmt: skip
 
 
 def _analysis(
     table: TableRecords[Any], read: ImageReader | None, analyzed: set[frozenset[str]]
-) -> tuple[tuple[ReportFigure, ...], str]:
+) -> tuple[list[ReportFigure], bool]:
     row = best_row(table)
     ids = frozenset(record.id for record in table.of_row(row)) if row else frozenset()
     if row is None or ids in analyzed:
-        return (), ""
+        return [], False
     analyzed.add(ids)
-    changed = changed_figure(table, row, read) if read else None
-    note = _NO_IMAGES if changed is None and has_examples(table, row) else ""
-    return tuple(figure for figure in (changed, confusion_figure(table, row)) if figure), note
+    changed, lacking = changed_figure(table, row, read)
+    return [figure for figure in (changed, confusion_figure(table, row)) if figure], lacking

@@ -1,15 +1,15 @@
 """Tables of one number per cell: means over seeds, next to the paper's numbers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import fmean
 from typing import Generic
 
-from domainadaptor.lab.records.plans import PaperNumber, PlannedTable
+from domainadaptor.lab.records.plans import PaperNumber, PlannedRow, PlannedTable
+from domainadaptor.lab.reports.figures import ReportFigure
 from domainadaptor.lab.reports.numbers import Estimate, estimate, signed, with_deviation
 from domainadaptor.lab.reports.paper import paper_value
-from domainadaptor.lab.reports.selection import CellRecords, NumberOf, R
+from domainadaptor.lab.reports.selection import CellRecords, Gap, NumberOf, R, TableRecords
 
 MEAN = "mean"
 Estimates = dict[tuple[int, str], Estimate]  # by number of the row and name of the column
@@ -34,21 +34,17 @@ class PrintedTable:
 
     corner: str
     columns: tuple[str, ...]
-    lines: tuple[TableLine, ...]
+    lines: Sequence[TableLine]
     caption: str = ""
 
     def without_empty_columns(self) -> "PrintedTable":
         """Return the table without columns that are empty in every line."""
         kept = [at for at in range(len(self.columns)) if any(line.cells[at] for line in self.lines)]
-        lines = [
-            replace(
-                line,
-                cells=tuple(line.cells[at] for at in kept),
-                bold=frozenset(new for new, at in enumerate(kept) if at in line.bold),
-            )
-            for line in self.lines
-        ]
-        return replace(self, columns=tuple(self.columns[at] for at in kept), lines=tuple(lines))
+        lines = []
+        for line in self.lines:
+            bold = frozenset(new for new, at in enumerate(kept) if at in line.bold)
+            lines.append(replace(line, cells=tuple(line.cells[at] for at in kept), bold=bold))
+        return replace(self, columns=tuple(self.columns[at] for at in kept), lines=lines)
 
 
 @dataclass(frozen=True)
@@ -74,6 +70,17 @@ class ResultNumber:
 
 
 @dataclass(frozen=True)
+class View:
+    """A table of an experiment, ready to be written."""
+
+    tables: Sequence[PrintedTable] = ()
+    more: Sequence[PrintedTable] = ()  # for the page only
+    figures: Sequence[ReportFigure] = ()
+    numbers: Sequence[ResultNumber] = ()
+    problem: str = ""  # why there is nothing to show
+
+
+@dataclass(frozen=True)
 class NumberRow(Generic[R]):
     """A row of a number table."""
 
@@ -84,14 +91,10 @@ class NumberRow(Generic[R]):
     cells: Mapping[str, CellRecords[R]]
 
 
-@dataclass(frozen=True)
-class NumberFormat:
-    """What the numbers of a table are."""
-
-    measure: str
-    unit: str  # in the paper's data
-    digits: int = 1
-    best: str = "highest"  # "lowest", or "" to print nothing bold
+def number_rows(table: TableRecords[R], number: NumberOf[R], paper: str | None = None) -> list[NumberRow[R]]:
+    """Return the planned rows with what computes their numbers; `paper` names those that the plan does not."""
+    rows = table.layout.rows
+    return [NumberRow(row.label, row.group, row.paper or paper, number, table.cells(row)) for row in rows]
 
 
 def estimates(rows: Sequence[NumberRow[R]], columns: Sequence[str]) -> Estimates:
@@ -114,30 +117,29 @@ def estimates(rows: Sequence[NumberRow[R]], columns: Sequence[str]) -> Estimates
 
 
 def number_table(
-    plan: PlannedTable, rows: Sequence[NumberRow[R]], style: NumberFormat
-) -> tuple[PrintedTable, list[ResultNumber]]:
-    """Return the printed table, and the same numbers for programs."""
+    plan: PlannedTable, rows: Sequence[NumberRow[R]], measure: str, unit: str, digits: int = 1, *, bold: bool = True
+) -> View:
+    """Return the printed table and the same numbers for programs; `unit` is the one in the paper's data."""
     shown = [*plan.columns, MEAN] if plan.mean else list(plan.columns)
     ours = estimates(rows, plan.columns)
     theirs = {(at, column): value for at, row in enumerate(rows) for column in shown
-              if (value := paper_value(plan.paper, row.paper, column, style.unit))}  # fmt: skip
+              if (value := paper_value(plan.paper, row.paper, column, unit))}  # fmt: skip
     lines = [
-        TableLine(row.label, tuple(_text(ours.get((at, c)), row.cells.get(c), style.digits) for c in shown), row.group)
+        TableLine(row.label, tuple(_text(ours.get((at, c)), row.cells.get(c), digits) for c in shown), row.group)
         for at, row in enumerate(rows)
     ]
-    for place, column in enumerate(shown) if style.best else ():
+    for place, column in enumerate(shown) if bold else ():
         cells = [row.cells.get(column) for row in rows]  # None for the mean, which is there only if complete
         values = [found.mean if (found := ours.get((at, column))) and (cell is None or cell.complete) else None
                   for at, cell in enumerate(cells)]  # fmt: skip
-        lines = embolden(lines, place, values, lowest=style.best == "lowest")
+        lines = embolden(lines, place, values)
     numbers = [
-        _result(row, column, ours.get((at, column)), theirs.get((at, column)), style.measure)
+        result(row, column, measure, ours.get((at, column)), theirs.get((at, column)), cell.gaps if cell else ())
         for at, row in enumerate(rows)
         for column in shown
         if (cell := row.cells.get(column)) is None or cell.seeds or cell.gaps
     ]
-    printed = PrintedTable(plan.corner, tuple(shown), tuple(lines))
-    return _with_paper(printed, ours, theirs, style.digits), numbers
+    return View((_with_paper(PrintedTable(plan.corner, tuple(shown), lines), ours, theirs, digits),), numbers=numbers)
 
 
 def embolden(
@@ -166,45 +168,37 @@ def _text(found: Estimate | None, cell: CellRecords[R] | None, digits: int) -> s
 
 
 def _with_paper(table: PrintedTable, ours: Estimates, theirs: Estimates, digits: int) -> PrintedTable:
-    """Put the paper's numbers and the differences into columns beside ours, or into lines below."""
-    places = {at for at, column in enumerate(table.columns) if any(known == column for _, known in theirs)}
-
-    def texts(row: int, column: str) -> tuple[str, str]:
-        paper, found = theirs.get((row, column)), ours.get((row, column))
-        return with_deviation(paper, digits), signed(found.mean - paper.mean, digits) if found and paper else ""
-
-    if len(places) > _BESIDE:
-        lines = []
-        for row, line in enumerate(table.lines):
-            pairs = [texts(row, column) for column in table.columns]
-            cells = tuple(", ".join(filter(None, (paper.partition(" ±")[0], change))) for paper, change in pairs)
-            below = [TableLine("paper, difference", cells, line.group, below=True)] if any(cells) else []
-            lines += [line, *below]
-        return replace(table, lines=tuple(lines))
-    new_place = {at: at + 2 * sum(place < at for place in places) for at in range(len(table.columns))}
-
-    def widened(cells: Sequence[str], beside: Callable[[str], tuple[str, str]]) -> tuple[str, ...]:
-        return tuple(text for at, (cell, column) in enumerate(zip(cells, table.columns, strict=True))
-                     for text in (cell, *(beside(column) if at in places else ())))  # fmt: skip
-
-    lines = [
-        replace(line, cells=widened(line.cells, partial(texts, row)), bold=frozenset(new_place[at] for at in line.bold))
-        for row, line in enumerate(table.lines)
-    ]
-    columns = widened(table.columns, lambda _: ("paper", "difference"))
-    return replace(table, columns=columns, lines=tuple(lines))
+    """Put the paper's numbers and the differences into columns next to ours, or into lines below."""
+    known = {column for _, column in theirs}
+    order = [(at, part) for at, column in enumerate(table.columns) for part in range(3 if column in known else 1)]
+    lines = []
+    for row, line in enumerate(table.lines):
+        parts = []
+        for cell, column in zip(line.cells, table.columns, strict=True):
+            paper, found = theirs.get((row, column)), ours.get((row, column))
+            change = signed(found.mean - paper.mean, digits) if found and paper else ""
+            parts.append((cell, with_deviation(paper, digits), change))
+        if len(known) > _BESIDE:
+            cells = tuple(", ".join(filter(None, (paper.partition(" ±")[0], change))) for _, paper, change in parts)
+            lines += [line, *([TableLine("paper, difference", cells, line.group, below=True)] if any(cells) else ())]
+        else:
+            bold = frozenset(new for new, (at, part) in enumerate(order) if at in line.bold and part == 0)
+            lines.append(replace(line, cells=tuple(parts[at][part] for at, part in order), bold=bold))
+    if len(known) > _BESIDE:
+        return replace(table, lines=lines)
+    columns = tuple((table.columns[at], "paper", "difference")[part] for at, part in order)
+    return replace(table, columns=columns, lines=lines)
 
 
-def _result(
-    row: NumberRow[R], column: str, found: Estimate | None, paper: Estimate | None, measure: str
-) -> ResultNumber:
-    cell = row.cells.get(column)
-    gaps = cell.gaps if cell else ()
+def result(
+    row: NumberRow[R] | PlannedRow, column: str, measure: str, found: Estimate | None, paper: Estimate | None = None,
+    gaps: Sequence[Gap] = (),
+) -> ResultNumber:  # fmt: skip
+    """Return a number for programs, with its state."""
     failed = any(gap.failed for gap in gaps)
     state = "done" if found and not gaps else "partial" if found else "failed" if failed else "missing"
-    return ResultNumber(
-        row.group, row.label, column, measure,
-        found.mean if found else None, found.deviation if found else None, found.seeds if found else None,
-        paper.mean if paper else None, paper.deviation if paper else None,
-        state, "; ".join(dict.fromkeys(gap.reason for gap in gaps if gap.reason)),
-    )  # fmt: skip
+    reason = "; ".join(dict.fromkeys(gap.reason for gap in gaps if gap.reason))
+    mean, deviation, seeds = (found.mean, found.deviation, found.seeds) if found else (None, None, None)
+    theirs, spread = (paper.mean, paper.deviation) if paper else (None, None)
+    place = (row.group, row.label, column, measure)
+    return ResultNumber(*place, mean, deviation, seeds, theirs, spread, state, reason)

@@ -1,18 +1,22 @@
 """Training runs as tables and a figure: accuracy in-domain and on the held-out domain."""
 
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from statistics import fmean, mean
 from typing import Any
 
 from domainadaptor.lab.records.training import TrainingRecord
-from domainadaptor.lab.reports.figures import COLORS, GREY, legend_right, panels
+from domainadaptor.lab.reports.figures import COLORS, GREY, ReportFigure, legend_right, panels
 from domainadaptor.lab.reports.numbers import estimate, number, with_deviation
 from domainadaptor.lab.reports.tables import MEAN, PrintedTable, TableLine
 
-FIGURE, CAPTION = "training", "Accuracy in-domain (source validation) and on the held-out domain."
 _VALIDATION = "source validation"
 _NOT_THE_RECIPE = {"seed", "sources", "data", "weights", "start"}
+_STARTS = (
+    "Rows with additional epochs (6 + 2: two more after six) start from the network of the same target and seed; "
+    "their minutes are additional."
+)
 
 
 @dataclass(frozen=True)
@@ -27,26 +31,23 @@ class TrainingRow:
 
     def seeds(self) -> dict[int, list[TrainingRecord]]:
         """Return its records by seed."""
-        found: dict[int, list[TrainingRecord]] = {}
-        for record in sorted(self.records, key=lambda record: record.recipe.seed):
-            found.setdefault(record.recipe.seed, []).append(record)
-        return found
+        by_seed = sorted(self.records, key=_seed)
+        return {seed: list(own) for seed, own in groupby(by_seed, _seed)}
 
     def validation(self) -> list[float]:
         """Return the mean validation accuracy over held-out domains, one per seed."""
-        return [statistics.mean(r.source_validation.accuracy for r in own) for own in self.seeds().values()]
+        return [mean(r.source_validation.accuracy for r in own) for own in self.seeds().values()]
 
     def targets(self) -> dict[str, list[float]]:
         """Return the accuracies on each held-out domain, one per seed."""
         found: dict[str, list[float]] = {}
-        for record in self.records:
-            for target, accuracy in record.target_accuracy.items():
-                found.setdefault(target, []).append(accuracy)
+        for target, accuracy in (pair for record in self.records for pair in record.target_accuracy.items()):
+            found.setdefault(target, []).append(accuracy)
         return dict(sorted(found.items()))
 
     def minutes(self) -> float:
         """Return the mean duration of a run: all epochs at the pace of the fastest."""
-        return statistics.mean(len(r.epochs) * min(epoch.seconds for epoch in r.epochs) for r in self.records) / 60
+        return mean(len(r.epochs) * min(epoch.seconds for epoch in r.epochs) for r in self.records) / 60
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class TrainingTable:
 
     setting: str
     printed: PrintedTable
-    commands: tuple[str, ...]
-    notes: tuple[str, ...]
+    commands: Sequence[str]
+    notes: Sequence[str]
 
 
 def training_rows(records: Sequence[TrainingRecord]) -> list[TrainingRow]:
@@ -65,7 +66,8 @@ def training_rows(records: Sequence[TrainingRecord]) -> list[TrainingRow]:
     grouped: dict[tuple[str, str, str], list[TrainingRecord]] = {}
     for record in sorted(records, key=lambda record: record.name):
         title = _title(record, known.get(record.recipe.weights))
-        grouped.setdefault((_setting(record), title, _settings(record)), []).append(record)
+        different = record.recipe.model_dump_json(exclude=_NOT_THE_RECIPE) + str(_has_few_sources(record))
+        grouped.setdefault((_setting(record), title, different), []).append(record)
 
     def order(entry: tuple[tuple[str, str, str], list[TrainingRecord]]) -> tuple[bool, bool, int]:
         (_, title, _), (first, *_) = entry
@@ -83,45 +85,47 @@ def training_rows(records: Sequence[TrainingRecord]) -> list[TrainingRow]:
 
 def training_tables(rows: Sequence[TrainingRow]) -> list[TrainingTable]:
     """Return a table for each network and data set."""
-    return [
-        _table(setting, [row for row in rows if row.setting == setting])
-        for setting in dict.fromkeys(row.setting for row in rows)
-    ]
+    return [_table(setting, own) for setting, own in _by_setting(rows).items()]
 
 
-def draw_training(rows: Sequence[TrainingRow]) -> Any:
-    """Draw one panel per setting, one group of bars per domain, one bar per recipe."""
-    settings = list(dict.fromkeys(row.setting for row in rows))
-    figure, shown = panels(len(settings), 1, 10, 3.8)
-    for panel, setting in zip(shown, settings, strict=True):
-        _bars(panel, setting, [row for row in rows if row.setting == setting])
-    return figure
+def training_figure(rows: Sequence[TrainingRow]) -> ReportFigure:
+    """Return one panel per setting, one group of bars per domain, one bar per recipe."""
+
+    def draw() -> Any:
+        settings = _by_setting(rows)
+        figure, shown = panels(len(settings), 1, 10, 3.8)
+        for panel, (setting, own) in zip(shown, settings.items(), strict=True):
+            _bars(panel, own)
+            panel.set_title(setting, loc="left")
+        return figure
+
+    return ReportFigure("training", "Accuracy in-domain (source validation) and on the held-out domain.", draw)
+
+
+def _by_setting(rows: Sequence[TrainingRow]) -> dict[str, list[TrainingRow]]:
+    found: dict[str, list[TrainingRow]] = {}
+    for row in rows:
+        found.setdefault(row.setting, []).append(row)
+    return found
 
 
 def _table(setting: str, rows: Sequence[TrainingRow]) -> TrainingTable:
-    targets = list(dict.fromkeys(target for row in rows for target in row.targets()))
+    targets = _targets(rows)
     lines = []
     for row in rows:
         own = row.targets()
-        whole = (
-            number(statistics.fmean(map(statistics.fmean, own.values()))) if own and set(own) == set(targets) else ""
-        )
-        cells = [with_deviation(estimate(own.get(target, []))) for target in targets]
-        texts = (
-            str(len(row.seeds())),
-            with_deviation(estimate(row.validation())),
-            *cells,
-            whole,
-            number(row.minutes()),
-        )
-        lines.append(TableLine(row.recipe, texts))
-    columns = ("seeds", _VALIDATION, *targets, MEAN, "minutes per run")
-    remarks = dict.fromkeys(record.note for row in rows for record in row.records if record.note)
+        complete = own and set(own) == set(targets)
+        columns = [row.validation(), *(own.get(target, []) for target in targets)]
+        texts = [with_deviation(estimate(values)) for values in columns]
+        whole = number(fmean(map(fmean, own.values()))) if complete else ""
+        lines.append(TableLine(row.recipe, (str(len(row.seeds())), *texts, whole, number(row.minutes()))))
+    records = [record for row in rows for record in row.records]
+    remarks = [f"{note[0].upper()}{note[1:]}." for note in dict.fromkeys(record.note for record in records) if note]
     return TrainingTable(
         setting,
-        PrintedTable("trained with", columns, tuple(lines)),
-        tuple(dict.fromkeys(record.command for row in rows for record in row.records)),
-        (*_start_notes(rows), *(f"{note[0].upper()}{note[1:]}." for note in remarks)),
+        PrintedTable("trained with", ("seeds", _VALIDATION, *targets, MEAN, "minutes per run"), lines),
+        list(dict.fromkeys(record.command for record in records)),
+        [*_start_notes(rows), *remarks],
     )
 
 
@@ -129,26 +133,19 @@ def _start_notes(rows: Sequence[TrainingRow]) -> list[str]:
     """Return what the networks that others start from reached, seed by seed, so that gains can be read per seed."""
     if not any(row.continued for row in rows):
         return []
-    notes = [
-        "Rows with additional epochs (6 + 2: two more after six) start from the network of the same target and seed; "
-        "their minutes are additional."
-    ]
+    notes = [_STARTS]
     for row in rows:
         for seed, records in row.seeds().items() if row.start and len(row.seeds()) > 1 else ():
-            each = ", ".join(f"{name} {number(value)}" for name, value in _by_column(records).items())
+            found = {_VALIDATION: mean(record.source_validation.accuracy for record in records)}
+            targets = dict(sorted(pair for record in records for pair in record.target_accuracy.items()))
+            found |= targets | ({MEAN: fmean(targets.values())} if targets else {})  # none if trained on all domains
+            each = ", ".join(f"{name} {number(value)}" for name, value in found.items())
             notes.append(f"{row.recipe}, seed {seed}: {each}.")
     return notes
 
 
-def _by_column(records: Sequence[TrainingRecord]) -> Mapping[str, float]:
-    validation = statistics.mean(record.source_validation.accuracy for record in records)
-    targets = dict(sorted((t, value) for record in records for t, value in record.target_accuracy.items()))
-    mean = {MEAN: statistics.fmean(targets.values())} if targets else {}  # a network of all domains has no target
-    return {_VALIDATION: validation, **targets, **mean}
-
-
-def _bars(panel: Any, setting: str, rows: Sequence[TrainingRow]) -> None:
-    targets = list(dict.fromkeys(target for row in rows for target in row.targets()))
+def _bars(panel: Any, rows: Sequence[TrainingRow]) -> None:
+    targets = _targets(rows)
     width = 0.8 / len(rows)
     for at, row in enumerate(rows):
         places = [group + (at - (len(rows) - 1) / 2) * width for group in range(len(targets) + 1)]
@@ -163,13 +160,18 @@ def _bars(panel: Any, setting: str, rows: Sequence[TrainingRow]) -> None:
             panel.bar_label(bars, [f"{mean:.0f}" if mean else "" for mean in means], fontsize=10, padding=2)
     panel.axvline(0.5, color=GREY, linewidth=1, linestyle=":")
     panel.set_xticks(range(len(targets) + 1), ["source\nvalidation", *(f"{t}\n(held out)" for t in targets)])
-    panel.set_ylim(0, 108)
-    panel.set_yticks([0, 25, 50, 75, 100])
-    panel.set_ylabel("accuracy, %")
-    panel.set_title(setting, loc="left")
+    panel.set(ylim=(0, 108), yticks=[0, 25, 50, 75, 100], ylabel="accuracy, %")
     panel.grid(axis="x", visible=False)
     if len(rows) > 1:
         legend_right(panel)
+
+
+def _targets(rows: Sequence[TrainingRow]) -> list[str]:
+    return list(dict.fromkeys(target for row in rows for target in row.targets()))
+
+
+def _seed(record: TrainingRecord) -> int:
+    return record.recipe.seed
 
 
 def _setting(record: TrainingRecord) -> str:
@@ -198,11 +200,6 @@ def _continues(record: TrainingRecord) -> bool:
 
 def _has_few_sources(record: TrainingRecord) -> bool:
     return len(record.recipe.sources) < len(record.images) - 1
-
-
-def _settings(record: TrainingRecord) -> str:
-    """Return everything that distinguishes recipes."""
-    return record.recipe.model_dump_json(exclude=_NOT_THE_RECIPE) + str(_has_few_sources(record))
 
 
 def _difference(record: TrainingRecord, others: Sequence[TrainingRecord]) -> str:

@@ -1,5 +1,5 @@
 from domainadaptor.lab.records.plans import PaperNumbers
-from domainadaptor.lab.reports.views.accuracy_curve import axis_of
+from domainadaptor.lab.reports.views.accuracy import axis_of
 from tests.lab.reports.folder import DOMAINS, planned_row, selected, shown, table
 
 
