@@ -6,6 +6,7 @@ from domainadaptor.lab.records.plans import Plan, PlannedRow, PlannedRun, Planne
 from domainadaptor.lab.reports.selection import AnyRecord
 
 NAME = "evaluations"
+_NOT_THE_TABLE = {"checkpoint", "domains", "method", "options", "seed", "sources", "validation"}
 
 
 def adhoc_plan(records: Iterable[AnyRecord], plans: Sequence[Plan]) -> Plan | None:
@@ -17,28 +18,23 @@ def adhoc_plan(records: Iterable[AnyRecord], plans: Sequence[Plan]) -> Plan | No
     tables: dict[str, list[AnyRecord]] = {}
     for record in sorted(records, key=lambda found: (found.finished, found.id)):
         if record.id not in planned:
-            tables.setdefault(_key(record), []).append(record)
+            # Networks of one name may have other weights, and must not be averaged like seeds.
+            key = (record.run.checkpoint.sha256, record.run.model_dump(exclude=_NOT_THE_TABLE))
+            tables.setdefault(repr(key), []).append(record)
     if not tables or NAME in {plan.name for plan in plans}:
         return None
     about = "Runs that `domainadaptor evaluate --output` recorded."
     return Plan(name=NAME, title="Evaluations", about=about, tables=tuple(_table(own) for own in tables.values()))
 
 
-def _key(record: AnyRecord) -> str:
-    """Tell networks apart by their weights: others may have the same name, and must not be averaged like seeds."""
-    shared = record.run.model_dump(
-        exclude={"checkpoint", "domains", "method", "options", "seed", "sources", "validation"}
-    )
-    return repr((record.run.checkpoint.sha256, shared))
-
-
 def _table(records: Sequence[AnyRecord]) -> PlannedTable:
     run = records[0].run
-    columns = tuple(dict.fromkeys("+".join(record.run.domains) for record in records))
-    rows: dict[str, dict[str, list[tuple[PlannedRun, ...]]]] = {}
+    rows: dict[str, dict[str, tuple[tuple[PlannedRun, ...], ...]]] = {}
     for record in records:
-        planned = PlannedRun(id=record.id, command=record.command)
-        rows.setdefault(_label(record), {}).setdefault("+".join(record.run.domains), []).append((planned,))
+        options = "".join(f", {name} {value}" for name, value in record.run.options.items())
+        row, column = rows.setdefault(f"{record.run.measure or record.run.method}{options}", {}), _column(record)
+        row[column] = (*row.get(column, ()), (PlannedRun(id=record.id, command=record.command),))
+    columns = tuple(dict.fromkeys(map(_column, records)))
     images = "all images" if run.images is None else f"{run.images} images per domain"
     options = "".join(f", {name} {value}" for name, value in run.protocol_options.items())
     return PlannedTable(
@@ -47,13 +43,9 @@ def _table(records: Sequence[AnyRecord]) -> PlannedTable:
         show=run.measure or ("accuracy" if run.protocol == "leave-one-out" else "segments"),
         columns=columns,
         mean=len(columns) > 1,
-        rows=tuple(
-            PlannedRow(label=label, cells={column: tuple(found) for column, found in cells.items()})
-            for label, cells in rows.items()
-        ),
+        rows=tuple(PlannedRow(label=label, cells=cells) for label, cells in rows.items()),
     )
 
 
-def _label(record: AnyRecord) -> str:
-    options = "".join(f", {name} {value}" for name, value in record.run.options.items())
-    return f"{record.run.measure or record.run.method}{options}"
+def _column(record: AnyRecord) -> str:
+    return "+".join(record.run.domains)

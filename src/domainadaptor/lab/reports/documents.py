@@ -9,25 +9,6 @@ from typing import Any
 import jinja2
 from markdown_it import MarkdownIt
 
-GUIDE = (
-    "*The paper* is *DomainAdaptor: A Novel Approach to Test-time Adaptation* (Zhang, Qi, Shi and Gao, ICCV 2023). "
-    "Numbers are accuracies in percent unless a table says otherwise, computed from counts of correct answers. "
-    "`67.3 ± 0.6` is a mean over seeds and its population standard deviation; `(2 of 3)` after a number means that "
-    "only two of three seeds are done. The best number of a column is **bold**. *Source model* is the network as it "
-    "was trained, without adaptation. The paper's numbers stand next to ours or below them, with the difference ours "
-    "minus paper. In remarks such as *67.3 (source model 64.3, AdaBN 66.0)*, the numbers in parentheses are what the "
-    "first one is compared with. *Provenance* below each table has its settings and commands; the commands look for "
-    "data in `--root` or the environment variable `DOMAINADAPTOR_DATA`."
-)
-TERMS = (
-    "EM: entropy minimization, the loss of Tent. SLR: soft likelihood ratio. GEM: the paper's generalized entropy "
-    "minimization, by temperature (-T), self-knowledge distillation (-SKD) or augmented views (-Aug). AdaMixBN: the "
-    "paper's mixture of source and test statistics; alpha is the weight of the source statistics. DeepAll: the paper's "
-    "name for the source model. ERM: ordinary training on all sources. MLDG, FSDCL, MVRML, ARM: other training "
-    "algorithms. SWAD: weights averaged over a flat stretch of training. Transformation, folded: the effect of source "
-    "statistics on a feature is folded into scale and shift before the step. Online: the adaptor keeps what it learned "
-    "from batch to batch. Episodic: it is reset after each batch. ECE: expected calibration error."
-)
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|~&#$])")
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
@@ -39,7 +20,7 @@ _NUMBER = re.compile(r"([+−]?\d[\d,.]*)(?: ± (\d[\d.]*))?( \(.*\))?")
 
 def render(template: str, **values: Any) -> str:
     """Return a filled template, without runs of empty lines."""
-    text = _environment().get_template(template).render(guide=GUIDE, terms=TERMS, **values)
+    text = _environment().get_template(template).render(**values)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 

@@ -17,14 +17,13 @@ def paper_value(
     """Return the paper's number for one of our cells, if there is one; case, blanks and hyphens do not matter."""
     if place is None or row is None:
         return None
-    wanted = place.columns.get(column)
+    # A mean without a column given is the paper's own average.
+    names = [place.columns[column]] if column in place.columns else [column, "Avg"] if column == "mean" else [column]
     if isinstance(row, PaperNumber):
         if column != "mean" and as_number(column) is None:  # in a sweep it is the same in every column
             return None
-        wanted, row = row.column, row.method
-    # A mean without a column given is the paper's own average.
-    names = [wanted] if wanted is not None else [column, "Avg"] if column == "mean" else [column]
-    found = (_numbers().get((place.table, _backbone(place.backbone), _fold(row), _fold(name), unit)) for name in names)
+        names, row = [row.column], row.method
+    found = (_numbers().get((*_key(place.table, place.backbone, row, name), unit)) for name in names)
     return next((value for value in found if value), None)
 
 
@@ -36,23 +35,19 @@ def place_in_paper(table: str) -> int:
 
 def is_in_paper(place: PaperNumbers) -> bool:
     """Return whether the paper has numbers for that table and backbone."""
-    return any(key[:2] == (place.table, _backbone(place.backbone)) for key in _numbers())
+    return any(key[:2] == _key(place.table, place.backbone)[:2] for key in _numbers())
 
 
 @cache
-def _numbers() -> dict[tuple[str, str, str, str, str], Estimate]:
+def _numbers() -> dict[tuple[str, ...], Estimate]:
     text = files("domainadaptor.lab.reports").joinpath("paper.csv").read_text(encoding="utf-8")
-    found: dict[tuple[str, str, str, str, str], Estimate] = {}
-    for line in csv.DictReader(text.splitlines()):
-        unit = MILLISECONDS if line["unit"].startswith(MILLISECONDS) else line["unit"]
-        key = (line["table"], _backbone(line["backbone"]), _fold(line["method"]), _fold(line["column"]), unit)
-        found[key] = Estimate(float(line["value"]), float(line["std"]) if line["std"] else None)
+    found = {}
+    for table, backbone, method, column, value, std, unit in list(csv.reader(text.splitlines()))[1:]:
+        key = (*_key(table, backbone, method, column), MILLISECONDS if unit.startswith(MILLISECONDS) else unit)
+        found[key] = Estimate(float(value), float(std) if std else None)
     return found
 
 
-def _backbone(name: str) -> str:
-    return _fold(name.partition(" (")[0])  # one of them is "(inferred)"
-
-
-def _fold(name: str) -> str:
-    return re.sub(r"[\s_-]+", "", name.casefold())
+def _key(table: str, backbone: str, *names: str) -> tuple[str, ...]:
+    """Return a table and names as they are compared; a backbone may be followed by "(inferred)"."""
+    return table, *(re.sub(r"[\s_-]+", "", name.casefold()) for name in (backbone.partition(" (")[0], *names))

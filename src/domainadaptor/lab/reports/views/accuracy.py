@@ -7,21 +7,13 @@ from functools import partial
 from typing import Any
 
 from domainadaptor.lab.records.runs import EvaluationRecord, RunSettings, Score, SegmentScore
-from domainadaptor.lab.reports import counts
+from domainadaptor.lab.reports import counts, tables
 from domainadaptor.lab.reports.details import details_view as details
 from domainadaptor.lab.reports.figures import GREY, ReportFigure, error_bars, legend_right, look, panel_for, wrapped
 from domainadaptor.lab.reports.numbers import Estimate, as_number, estimate, with_deviation
 from domainadaptor.lab.reports.paper import ACCURACY
 from domainadaptor.lab.reports.selection import TableRecords
-from domainadaptor.lab.reports.tables import (
-    PrintedTable,
-    ResultNumber,
-    TableLine,
-    View,
-    embolden,
-    number_rows,
-    number_table,
-)
+from domainadaptor.lab.reports.tables import PrintedTable, ResultNumber, TableLine, View, embolden
 
 __all__ = ["accuracy", "accuracy_curve", "details", "segments"]
 
@@ -34,7 +26,7 @@ _LONG = 30  # segments, from which on error bars would hide the lines
 
 def accuracy(table: TableRecords[EvaluationRecord]) -> View:
     """Show accuracies, and details of the same records."""
-    view = number_table(table.layout, number_rows(table, counts.accuracy), "accuracy, %", ACCURACY)
+    view = tables.number_table(table.layout, tables.number_rows(table, counts.accuracy), "accuracy, %", ACCURACY)
     return replace(view, more=details(table).tables)
 
 

@@ -6,31 +6,12 @@ from functools import partial
 from typing import Any
 
 from domainadaptor.lab.records.runs import EvaluationRecord
+from domainadaptor.lab.reports import figures, tables
 from domainadaptor.lab.reports.counts import accuracy, milliseconds, relative_time, source_milliseconds
-from domainadaptor.lab.reports.figures import (
-    BLUE,
-    COLORS,
-    GREY,
-    MARKERS,
-    ReportFigure,
-    legend_right,
-    panel_for,
-    panels,
-    wrapped,
-)
 from domainadaptor.lab.reports.numbers import Estimate, estimate, number, with_deviation
 from domainadaptor.lab.reports.paper import ACCURACY, MILLISECONDS, paper_value
 from domainadaptor.lab.reports.selection import NumberOf, TableRecords
-from domainadaptor.lab.reports.tables import (
-    MEAN,
-    PrintedTable,
-    TableLine,
-    View,
-    embolden,
-    estimates,
-    number_rows,
-    result,
-)
+from domainadaptor.lab.reports.tables import MEAN, PrintedTable, TableLine, View, embolden, result
 
 __all__ = ["price", "time"]
 
@@ -45,7 +26,7 @@ _SOURCE = "none"  # what the paper's table calls the source model
 def price(table: TableRecords[EvaluationRecord]) -> View:
     """Show a line and a point for each row that is complete."""
     plan = table.layout
-    found = estimates(number_rows(table, accuracy), plan.columns)
+    found = tables.estimates(tables.number_rows(table, accuracy), plan.columns)
     lines, numbers, points = [], [], []
     for at, row in enumerate(plan.rows):
         time, reached = relative_time(table.of_row(row)), found.get((at, MEAN))
@@ -62,19 +43,22 @@ def price(table: TableRecords[EvaluationRecord]) -> View:
         f"Accuracy: mean over {', '.join(plan.columns)}. Relative time: of all their batches together, divided by the "
         "time of the source model."
     )
-    figure = ReportFigure(table.name, f"{plan.title}: higher is better, left is cheaper.", partial(_scatter, points))
+    figure = figures.ReportFigure(
+        table.name, f"{plan.title}: higher is better, left is cheaper.", partial(_scatter, points)
+    )
     return View((PrintedTable(plan.corner, (_RATIO, _ACCURACY), lines, caption),), (), (figure,), numbers)
 
 
 def _scatter(points: Sequence[tuple[str, float, float]]) -> Any:
-    labels = [wrapped(name, 34) for name, _, _ in points]
-    figure, panel = panel_for(10, labels)
+    labels = [figures.wrapped(name, 34) for name, _, _ in points]
+    figure, panel = figures.panel_for(10, labels)
+    colors, markers = figures.COLORS, figures.MARKERS
     for at, (label, (_, time, reached)) in enumerate(zip(labels, points, strict=True)):
-        color, marker = COLORS[at % len(COLORS)], MARKERS[(at + at // len(COLORS)) % len(MARKERS)]
+        color, marker = colors[at % len(colors)], markers[(at + at // len(colors)) % len(markers)]
         panel.scatter(time, reached, label=label, s=64, zorder=3, color=color, marker=marker)
     panel.margins(0.08, 0.12)
     panel.set(xlabel="time per batch, relative to the source model", ylabel="accuracy, %")
-    legend_right(panel)
+    figures.legend_right(panel)
     return figure
 
 
@@ -105,8 +89,8 @@ def time(table: TableRecords[EvaluationRecord]) -> View:
     if len(printed.columns) > len(_MEASURES):
         caption += " The paper's times are for an RTX 2080: compare ratios, not milliseconds."
     title = f"{plan.title}: time per batch, relative to the source model."
-    figures = [ReportFigure(table.name, title, partial(_draw_bars, bars))] if bars else []
-    return View((replace(printed, caption=caption),), (), figures, numbers)
+    drawing = [figures.ReportFigure(table.name, title, partial(_draw_bars, bars))] if bars else []
+    return View((replace(printed, caption=caption),), (), drawing, numbers)
 
 
 def _paper(table: TableRecords[EvaluationRecord], row: Any, column: str) -> dict[str, Estimate | None]:
@@ -119,16 +103,18 @@ def _paper(table: TableRecords[EvaluationRecord], row: Any, column: str) -> dict
 
 
 def _draw_bars(bars: Sequence[tuple[str, Estimate, Estimate | None]]) -> Any:
-    figure, (panel,) = panels(1, 1, 9, 0.42 * len(bars) + 1.2)
+    figure, (panel,) = figures.panels(1, 1, 9, 0.42 * len(bars) + 1.2)
     places = range(len(bars))
     ratios, spreads = ([getattr(ratio, name) or 0 for _, ratio, _ in bars] for name in ("mean", "deviation"))
-    panel.barh(places, ratios, 0.7, xerr=spreads if any(spreads) else None, color=BLUE, ecolor="#444444", capsize=3)
+    panel.barh(
+        places, ratios, 0.7, xerr=spreads if any(spreads) else None, color=figures.BLUE, ecolor="#444444", capsize=3
+    )
     widest = max(ratio + spread for ratio, spread in zip(ratios, spreads, strict=True))
     for place, (_, ratio, time), spread in zip(places, bars, spreads, strict=True):
         text = f"{ratio.mean:.2f}x" + (f", {time.mean:.1f} ms" if time else "")
         panel.text(ratio.mean + spread + 0.015 * widest, place, text, va="center", fontsize=10.5)
-    panel.axvline(1, color=GREY, linestyle=":", linewidth=1.2)
-    panel.set_yticks(places, [wrapped(label, 34) for label, _, _ in bars])
+    panel.axvline(1, color=figures.GREY, linestyle=":", linewidth=1.2)
+    panel.set_yticks(places, [figures.wrapped(label, 34) for label, _, _ in bars])
     panel.set(xlim=(0, 1.28 * max(widest, 1)), xlabel="time per batch, relative to the source model (dotted line: 1)")
     panel.grid(axis="y", visible=False)
     panel.invert_yaxis()
