@@ -1,8 +1,7 @@
 """Shared settings and field types of all record models."""
 
 import json
-from abc import ABC, abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
@@ -20,16 +19,17 @@ class RecordModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class StoredRecord(RecordModel, ABC):
+class StoredRecord(RecordModel):
     """What a results folder holds: a row of its own, found by kind and id."""
 
+    id_field: ClassVar[str] = "name"
     kind: str
     format: Literal[2] = Field(default=FORMAT, repr=False)
 
     @property
-    @abstractmethod
     def id(self) -> str:
-        """Return what tells it from others of its kind."""
+        """What tells it from others of its kind."""
+        return str(getattr(self, self.id_field))
 
     def to_json(self) -> str:
         """Return one line of JSON; fields that have their default are left out."""

@@ -62,16 +62,10 @@ class PlannedTable(RecordModel):
 
 
 def check_file_name(name: str) -> str:
-    """Refuse a name that a report cannot give to a file.
-
-    Raises:
-        ValueError: It cannot be one.
-    """
+    """Return the name; a ValueError if a report cannot give it to a file."""
     if not re.fullmatch(r"[\w-][\w.-]*", name) or name in RESERVED_NAMES:
-        raise ValueError(
-            f"{name!r} cannot name the files of a report: expected letters, digits and hyphens, and neither of "
-            f"{', '.join(RESERVED_NAMES)}"
-        )
+        reserved = ", ".join(RESERVED_NAMES)
+        raise ValueError(f"{name!r} cannot name a report: expected letters, digits and hyphens, and none of {reserved}")
     return name
 
 
@@ -89,11 +83,6 @@ class Plan(StoredRecord):
 
     _check_name = field_validator("name")(check_file_name)
 
-    @property
-    def id(self) -> str:
-        """Its name."""
-        return self.name
-
 
 class DomainManifest(RecordModel):
     """The images of one domain."""
@@ -108,14 +97,10 @@ class DomainManifest(RecordModel):
 class Manifest(StoredRecord):
     """What a data set held when it was used."""
 
+    id_field = "fingerprint"
     kind: Literal["manifest"] = "manifest"
     name: str
     fingerprint: str
     splits: str
     domains: dict[str, DomainManifest]
     skipped: dict[str, str] = {}
-
-    @property
-    def id(self) -> str:
-        """Its fingerprint."""
-        return self.fingerprint

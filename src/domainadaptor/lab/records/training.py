@@ -92,17 +92,11 @@ class TrainingRecord(StoredRecord):
     environment: Environment
     command: str
 
-    @property
-    def id(self) -> str:
-        """The name of the run."""
-        return self.name
-
 
 def read_training(path: Path) -> TrainingRecord:
-    """Return the training record in a file, named by its folder (or by the file, unless that is record.json).
+    """Return the training record in a file, named by its folder (by the file, unless that is record.json).
 
-    Raises:
-        ValueError: It cannot be read, or is not a training record.
+    Any problem is a ValueError.
     """
     try:
         record = TrainingRecord.model_validate_json(path.read_bytes())
