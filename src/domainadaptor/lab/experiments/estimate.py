@@ -29,24 +29,12 @@ def minutes_for(specs: Iterable[RunSpec], sweep: Sweep, passes: dict[str, float]
     for spec in specs:
         milliseconds = sweep.experiment.networks.entry(spec.network.label).milliseconds
         try:
-            counts = _images(spec, sweep)
+            dataset = sweep.runner.dataset(spec.dataset, spec.data_options)
+            counts = {name: len(dataset.domain(name).select("test")) for name in spec.domains}
         except AdaptationError:
-            return None
-        if not milliseconds:
+            counts = published_images(spec.dataset)
+        if not milliseconds or not set(spec.domains) <= counts.keys():
             return None
         images = sum(min(counts[name], spec.images or counts[name]) for name in spec.domains)
-        own = 0.0 if spec.measure else passes.get(spec.method, _PASSES)
-        total += images * (1 + own) * milliseconds / 1000
-    return round(total / 60, 1)
-
-
-def _images(spec: RunSpec, sweep: Sweep) -> dict[str, int]:
-    """Return the images per domain; as published if the data are not on this machine."""
-    try:
-        dataset = sweep.runner.dataset(spec.dataset, spec.data_options)
-    except AdaptationError:
-        published = published_images(spec.dataset)
-        if set(spec.domains) <= published.keys():
-            return published
-        raise
-    return {name: len(dataset.domain(name).select("test")) for name in spec.domains}
+        total += images * (1 + (0.0 if spec.measure else passes.get(spec.method, _PASSES))) * milliseconds / 60_000
+    return round(total, 1)

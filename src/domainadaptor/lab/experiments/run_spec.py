@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from domainadaptor.lab.experiments.networks import LocatedNetwork
-from domainadaptor.lab.records.runs import CheckpointInfo, RunSettings
+from domainadaptor.lab.records.runs import METHOD_FIELDS, CheckpointInfo, RunSettings
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class RunSpec:
     domains: tuple[str, ...]
     network: LocatedNetwork
     method: str = "source"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    data_options: Mapping[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    data_options: dict[str, Any] = field(default_factory=dict)
     protocol: str = "leave-one-out"
-    protocol_options: Mapping[str, Any] = field(default_factory=dict)
+    protocol_options: dict[str, Any] = field(default_factory=dict)
     batch_size: int = 64
     images: int | None = None  # per domain at most
     order: int = 0  # seed of the order of images, and of which they are
@@ -30,35 +30,11 @@ class RunSpec:
     measure: str = ""  # a measurement instead of the method's accuracy
 
     def settings(self, data: str, checkpoint: CheckpointInfo, validation: Sequence[str] = ()) -> RunSettings:
-        """Return the settings as a record has them.
-
-        Args:
-            data: Fingerprint of the data set.
-            checkpoint: The opened network.
-            validation: Domains that it was trained on, of which only validation images are used.
-        """
-        evaluated: dict[str, Any] = {
-            "method": self.method,
-            "protocol": self.protocol,
-            "protocol_options": dict(self.protocol_options),
-            "sources": self.sources,
-        }
-        return RunSettings(
-            dataset=self.dataset,
-            data_options=dict(self.data_options),
-            data=data,
-            domains=self.domains,
-            checkpoint=checkpoint,
-            validation=tuple(validation),
-            raw=self.network.raw.settings(),
-            measure=self.measure,
-            options=dict(self.options),
-            batch_size=self.batch_size,
-            images=self.images,
-            order=self.order,
-            seed=self.seed,
-            **({} if self.measure else evaluated),
-        )
+        """Return the settings as a record has them, with the fingerprint of the data and the opened network."""
+        left = {"network", *(METHOD_FIELDS if self.measure else ())}
+        own = {name: value for name, value in vars(self).items() if name not in left}
+        raw = self.network.raw.settings()
+        return RunSettings(**own, data=data, checkpoint=checkpoint, validation=tuple(validation), raw=raw)
 
     def command(self) -> str:
         """Return the command that repeats this run, or that makes its network if that is missing."""
@@ -74,13 +50,9 @@ class RunSpec:
         words += [] if self.protocol == "leave-one-out" else ["--protocol", self.protocol]
         words += _pairs("--protocol-option", self.protocol_options)
         words += [word for source in self.sources for word in ("--source", source)]
-        for flag, value, default in (
-            ("--batch-size", self.batch_size, 64),
-            ("--images", self.images, None),
-            ("--order", self.order, 0),
-            ("--seed", self.seed, 0),
-        ):
-            words += [] if value == default else [flag, str(value)]
+        for name, default in {"batch_size": 64, "images": None, "order": 0, "seed": 0}.items():
+            value = getattr(self, name)
+            words += [] if value == default else [f"--{name.replace('_', '-')}", str(value)]
         return shlex.join(words)
 
 

@@ -55,15 +55,14 @@ class RunSettings(RecordModel):
     def id(self) -> str:
         """Return a hash of the settings; labels do not count, and 1 and 1.0 are the same."""
         known = self.checkpoint.model_dump(exclude={"name", "command", "note", "training"}, exclude_none=True)
-        own = self.model_dump(exclude={"checkpoint", "validation", "raw", "measure"})
-        if self.measure:
-            own = {name: value for name, value in own.items() if name not in _METHOD_FIELDS} | {"measure": self.measure}
-        own |= {name: value for name in ("validation", "raw") if (value := getattr(self, name))}
+        added = ("validation", "raw", "measure")  # after the first records: they count if they are set
+        own = self.model_dump(exclude={"checkpoint", *added, *(METHOD_FIELDS if self.measure else ())})
+        own |= {name: value for name in added if (value := getattr(self, name))}
         text = json.dumps(_canonical({**own, "checkpoint": known}), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-_METHOD_FIELDS = ("method", "protocol", "protocol_options", "sources")
+METHOD_FIELDS = ("method", "protocol", "protocol_options", "sources")  # that a measurement does not have
 
 
 def _canonical(value: Any) -> Any:
@@ -137,10 +136,9 @@ class Score(RecordModel):
         for name in ("right", "source_right", "before_right", "better", "worse", "changed"):
             if getattr(self, name) > self.images:
                 raise ValueError(f"{name} is larger than images")
-        for name, matrix, right in (
-            ("confusion", self.confusion, self.right),
-            ("source_confusion", self.source_confusion, self.source_right),
-        ):
+        for prefix in ("", "source_"):
+            name, right = f"{prefix}confusion", getattr(self, f"{prefix}right")
+            matrix = getattr(self, name)
             if any(len(line) != len(matrix) for line in matrix):
                 raise ValueError(f"{name}: expected as many columns as rows")
             if (sum(map(sum, matrix)), sum(line[at] for at, line in enumerate(matrix))) != (self.images, right):
