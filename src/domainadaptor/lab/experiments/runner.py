@@ -3,12 +3,13 @@
 import hashlib
 import json
 import platform
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ from domainadaptor.lab.revision import revision
 from domainadaptor.options import defaults_of
 
 _PACKAGES = ("torchvision", "timm", "pillow", "numpy")  # that decode, resize, or build networks
+T = TypeVar("T")
 _SOURCE_IMAGES = 2000  # that a method may see, as in the EATA paper
 
 
@@ -47,27 +49,23 @@ class Runner:
     images: Path | None  # cache of decoded images; None decodes them each time
     device: torch.device
     preparing: Progress = lambda *_: None
-    _datasets: dict[str, DomainDataset] = field(default_factory=dict)
-    _fingerprints: dict[str, str] = field(default_factory=dict)
-    _images: dict[tuple[str, str, Preprocessing], DomainImages] = field(default_factory=dict)
-    _checkpoints: dict[str, CheckpointInfo] = field(default_factory=dict)
-    _origins: dict[str, tuple[str, str]] = field(default_factory=dict)  # network -> its data set and fingerprint
+    _kept: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     _network: tuple[str, LoadedNetwork] | None = None
     _plain: tuple[Any, PlainLogits] = (None, {})  # logits of the source model on the last stream
 
+    def _once(self, make: Callable[[], T], *key: Any) -> T:
+        if key not in self._kept:
+            self._kept[key] = make()
+        kept: T = self._kept[key]
+        return kept
+
     def dataset(self, name: str, options: Mapping[str, Any] | None = None) -> DomainDataset:
         """Return a data set, opened once."""
-        key = _key(name, options or {})
-        if key not in self._datasets:
-            self._datasets[key] = open_dataset(name, self.root, **dict(options or {}))
-        return self._datasets[key]
+        return self._once(lambda: open_dataset(name, self.root, **(options or {})), "dataset", _key(name, options))
 
     def fingerprint(self, name: str, options: Mapping[str, Any]) -> str:
         """Return the fingerprint of a data set, computed once."""
-        key = _key(name, options)
-        if key not in self._fingerprints:
-            self._fingerprints[key] = self.dataset(name, options).fingerprint()
-        return self._fingerprints[key]
+        return self._once(lambda: self.dataset(name, options).fingerprint(), "fingerprint", _key(name, options))
 
     def write_provenance(self, spec: RunSpec, store: Store) -> None:
         """Write the manifest of the data set, and the training record of the network, unless they are there."""
@@ -79,62 +77,52 @@ class Runner:
             store.write(trained)
 
     def settings(self, spec: RunSpec) -> RunSettings:
-        """Return the settings of a run as its record has them.
-
-        Raises:
-            AdaptationError: Data or network are not available.
-        """
-        known = self._checkpoint(spec.network).model_copy(update={"seed": spec.seed})
+        """Return the settings of a run as its record has them; an AdaptationError if data or network are missing."""
+        known = self._inspect(spec.network)[0].model_copy(update={"name": spec.network.label, "seed": spec.seed})
         return spec.settings(self.fingerprint(spec.dataset, spec.data_options), known, self._seen(spec))
 
     def run(self, spec: RunSpec, progress: Counted = lambda *_: None) -> AnyRun:
-        """Do a run and return its record.
-
-        Raises:
-            AdaptationError: Something that it needs is missing, or does not fit.
-        """
-        settings = self.settings(spec)
+        """Do a run and return its record; an AdaptationError if something is missing or does not fit."""
+        self.settings(spec)  # opens data and network before the clock starts
         begun = time.perf_counter()
         measured = self._measure(spec) if spec.measure else self._evaluate(spec, progress)
-        return build(
-            {
-                **self._head(spec, settings),
-                **measured,
-                "preprocessing": asdict(self.open(spec.network).preprocessing),
-                "defaults": defaults(spec),
-                "took": round(time.perf_counter() - begun, 2),
-            }
-        )
+        measured["preprocessing"] = asdict(self.open(spec.network).preprocessing)
+        return self._record(spec, **measured, defaults=defaults(spec), took=round(time.perf_counter() - begun, 2))
 
     def failed(self, spec: RunSpec, reason: str) -> AnyRun:
         """Return the record of a run that failed."""
-        return build(self._head(spec, self.settings(spec)) | {"failed": reason})
+        return self._record(spec, failed=reason)
 
-    def _head(self, spec: RunSpec, settings: RunSettings) -> dict[str, Any]:
-        return {
+    def _record(self, spec: RunSpec, **content: Any) -> AnyRun:
+        head = {
             "kind": "measurement" if spec.measure else "evaluation",
-            "run": settings.model_dump(mode="json"),
+            "run": self.settings(spec).model_dump(mode="json"),
             "command": spec.command(),
-            "environment": environment(self.device),
+            "environment": _environment(self.device),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
+        return build(head | content)
 
     def _evaluate(self, spec: RunSpec, progress: Counted) -> dict[str, Any]:
         dataset = self.dataset(spec.dataset, spec.data_options)
         opened = self._open_for(spec)
         cautions = [*_check_classes(opened, dataset), *self._source_cautions(spec)]
         test, segments = self.stream(spec, opened)
-        options = self._options(spec, opened, test, segments)
-        adaptor = domainadaptor.adapt(opened.network, spec.method, **options)
-        found = evaluate(
-            adaptor, segments, test, len(dataset.classes), progress=progress, known=self._plain_logits(spec)
+        own = options_from(
+            spec.method,
+            heads=opened.heads,
+            preprocessing=opened.preprocessing,
+            source_images=self._source_images(spec, opened),
+            target_images=_Batches(test, segments),
+            seed=spec.seed,
         )
-        used = {
-            (item.domain, dataset.domain(item.domain).examples[item.position].name)
-            for segment in segments
-            for batch in segment.batches
-            for item in batch
-        }
+        adaptor = domainadaptor.adapt(opened.network, spec.method, **{**own, **spec.options})
+        stream = replace(spec, method="", options={}, seed=0, sources=())
+        if self._plain[0] != stream:
+            self._plain = stream, {}
+        found = evaluate(adaptor, segments, test, len(dataset.classes), progress=progress, known=self._plain[1])
+        items = {item for segment in segments for batch in segment.batches for item in batch}
+        used = {(item.domain, dataset.domain(item.domain).examples[item.position].name) for item in items}
         skipped = {
             f"{domain}/{name}": why
             for domain, held in test.pictures.items()
@@ -144,56 +132,26 @@ class Runner:
         images = {domain: score["images"] for domain, score in found["scores"].items()}
         if not images:
             raise BadFile(f"None of the images of {', '.join(spec.domains)} can be read: {skipped}")
-        notes = [*opened.notes, *cautions, *found.pop("notes")]
-        return {
-            "images": images,
-            "skipped": skipped,
-            "classes": dataset.classes,
-            **found,
-            "notes": notes,
-            "cautions": cautions,
-        }
+        found["notes"] = [*opened.notes, *cautions, *found["notes"]]
+        return {"images": images, "skipped": skipped, "classes": dataset.classes, "cautions": cautions, **found}
 
     def _measure(self, spec: RunSpec) -> dict[str, Any]:
-        measurement = find_measurement(spec.measure)
         opened = self._open_for(spec)
-        test, segments = self.stream(spec, opened)
         dataset = self.dataset(spec.dataset, spec.data_options)
-        inputs = MeasurementInputs(opened, dataset, test, segments, spec.network.path)
-        values = measurement(inputs, **spec.options)
+        inputs = MeasurementInputs(opened, dataset, *self.stream(spec, opened), spec.network.path)
+        values = find_measurement(spec.measure)(inputs, **spec.options)
         return {"values": values.model_dump(mode="json", by_alias=True), "notes": opened.notes}
 
     def stream(self, spec: RunSpec, opened: LoadedNetwork) -> tuple[SegmentLoader, list[Segment]]:
         """Return the images of a run and their order."""
-        dataset = self.dataset(spec.dataset, spec.data_options)
-        images, items = {}, {}
-        seen = self._seen(spec)
-        for domain in spec.domains:
-            images[domain] = self._images_of(spec, domain, opened.preprocessing)
-            part: Split = "val" if domain in seen else "test"
-            items[domain] = shuffled(_items(dataset, domain, part), spec.order, spec.images)
+        dataset, seen = self.dataset(spec.dataset, spec.data_options), self._seen(spec)
+        images = {domain: self._images_of(spec, domain, opened.preprocessing) for domain in spec.domains}
+        items = {
+            domain: shuffled(_items(dataset, domain, "val" if domain in seen else "test"), spec.order, spec.images)
+            for domain in spec.domains
+        }
         segments = arrange(spec.protocol, items, spec.batch_size, spec.order, spec.protocol_options)
         return SegmentLoader(images, opened.preprocessing, self.device), segments
-
-    def _plain_logits(self, spec: RunSpec) -> PlainLogits:
-        stream = replace(spec, method="", options={}, seed=0, sources=())
-        if self._plain[0] != stream:
-            self._plain = stream, {}
-        return self._plain[1]
-
-    def _options(
-        self, spec: RunSpec, opened: LoadedNetwork, test: SegmentLoader, segments: Sequence[Segment]
-    ) -> dict[str, Any]:
-        """Return the options of the run, and what its method needs and the run can provide."""
-        own = options_from(
-            spec.method,
-            heads=opened.heads,
-            preprocessing=opened.preprocessing,
-            source_images=self._source_images(spec, opened),
-            target_images=_Batches(test, segments),
-            seed=spec.seed,
-        )
-        return {**own, **spec.options}
 
     def _source_images(self, spec: RunSpec, opened: LoadedNetwork) -> "_Batches | None":
         """Return some of the images that the network was trained on."""
@@ -201,35 +159,30 @@ class Runner:
         sources = spec.sources or self.sources_of(spec.network, spec.dataset, spec.data_options)
         if not sources:
             return None
-        items: list[ImageRef] = []
-        for source in sources:
-            items += _items(dataset, source, "train") or _items(dataset, source, "test")
+        items = [i for name in sources for i in _items(dataset, name, "train") or _items(dataset, name, "test")]
         order = np.random.default_rng(spec.order).permutation(len(items))[:_SOURCE_IMAGES]
-        chosen = tuple(items[at] for at in order)
         images = {source: self._images_of(spec, source, opened.preprocessing) for source in sources}
-        batches = tuple(chosen[start : start + 64] for start in range(0, len(chosen), 64))
+        batches = tuple(tuple(items[at] for at in order[start : start + 64]) for start in range(0, len(order), 64))
         return _Batches(SegmentLoader(images, opened.preprocessing, self.device), [Segment("sources", batches, True)])
 
     def _images_of(self, spec: RunSpec, domain: str, preprocessing: Preprocessing) -> DomainImages:
-        key = (_key(spec.dataset, spec.data_options), domain, preprocessing)
-        if key not in self._images:
+        def prepare() -> DomainImages:
             images = DomainImages(self.dataset(spec.dataset, spec.data_options).domain(domain), preprocessing)
             if self.images is not None:
                 images.cache(self.images, self.preparing)
-            self._images[key] = images
-        return self._images[key]
+            return images
+
+        return self._once(prepare, "images", _key(spec.dataset, spec.data_options), domain, preprocessing)
 
     def open(self, network: LocatedNetwork) -> LoadedNetwork:
         """Return the network with its preprocessing, classes and heads."""
         key = _network_key(network)
         if self._network is None or self._network[0] != key:
-            argument = str(network.path) if network.path is not None else network.argument
+            argument = str(network.path or network.argument)
             opened = load_network(argument, network.weights, network.raw.classes, self.root).with_options(network.raw)
-            known = self._checkpoints.get(key)
-            if network.path is not None and known is not None and digest_of(network.path) != known.sha256:
-                raise BadFile(
-                    f"{str(network.path)!r} was replaced during the run; repeat the command to use the new file"
-                )
+            known = self._kept.get(("network", key))
+            if network.path is not None and known is not None and digest_of(network.path) != known[0].sha256:
+                raise BadFile(f"{argument!r} was replaced during the run; repeat the command to use the new file")
             opened.network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
             self._network = key, opened
         return self._network[1]
@@ -244,10 +197,10 @@ class Runner:
 
     def sources_of(self, network: LocatedNetwork, dataset: str, options: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the domains of a data set that a network was trained on: same name, or same images."""
-        known = self._checkpoint(network)
-        name, images = self._origins[_network_key(network)]
-        if self.dataset(dataset, options).name == name or (images and self.fingerprint(dataset, options) == images):
-            return tuple(source for source in known.sources if source in self.dataset(dataset, options).domains)
+        known, name, images = self._inspect(network)
+        opened = self.dataset(dataset, options)
+        if opened.name == name or (images and self.fingerprint(dataset, options) == images):
+            return tuple(source for source in known.sources if source in opened.domains)
         return ()
 
     def _seen(self, spec: RunSpec) -> list[str]:
@@ -257,43 +210,39 @@ class Runner:
     def _source_cautions(self, spec: RunSpec) -> list[str]:
         """Return warnings about domains that the network was, or may have been, trained on."""
         seen = self._seen(spec)
-        name, _ = self._origins[_network_key(spec.network)]
+        known, name, _ = self._inspect(spec.network)
         return [f"{domain} is a source of this network: its validation images were used" for domain in seen] + [
             f"{domain} is also the name of a source domain of this network, in {name!r}: if the images are the same, "
             "this is not a test"
             for domain in spec.domains
-            if domain in self._checkpoint(spec.network).sources and domain not in seen
+            if domain in known.sources and domain not in seen
         ]
 
-    def _checkpoint(self, network: LocatedNetwork) -> CheckpointInfo:
-        key = _network_key(network)
-        if key not in self._checkpoints:
-            self._checkpoints[key] = self._inspect(network)
-        return self._checkpoints[key].model_copy(update={"name": network.label})
+    def _inspect(self, network: LocatedNetwork) -> tuple[CheckpointInfo, str, str]:
+        """Return a description of a network, and the name and the fingerprint of the data it was trained on."""
 
-    def _inspect(self, network: LocatedNetwork) -> CheckpointInfo:
-        info = CheckpointInfo(name=network.label, sha256="", seed=0, training=network.training, command=network.command)
-        try:
-            opened = self.open(network)
-        except AdaptationError:
-            if network.path is None or not network.path.is_file():
-                raise
-            # A file that cannot be opened still has a digest: its runs have ids, fail, and are recorded as failed.
-            self._origins[_network_key(network)] = "", ""
-            return info.model_copy(update={"sha256": digest_of(network.path)})
-        self._origins[_network_key(network)] = opened.dataset, str(opened.recipe.get("data", ""))
-        trained = _training_record(network)
-        command = network.command or (trained.command if trained else "") or training_command(opened.recipe)
-        return info.model_copy(
-            update={
-                "sha256": digest_of(network.path) if network.path is not None else _weights_digest(opened.network),
-                "command": command,
-                "network": opened.name,
-                "size": opened.preprocessing.size,
-                "sources": tuple(opened.sources),
-                "note": "; ".join(opened.notes),
+        def inspect() -> tuple[CheckpointInfo, str, str]:
+            info: dict[str, Any] = {
+                "name": network.label,
+                "seed": 0,
+                "training": network.training,
+                "command": network.command,
             }
-        )
+            try:
+                opened = self.open(network)
+            except AdaptationError:
+                if network.path is None or not network.path.is_file():
+                    raise
+                # A file that cannot be opened still has a digest: its runs have ids, fail, and are recorded as failed.
+                return CheckpointInfo(**info, sha256=digest_of(network.path)), "", ""
+            trained = _training_record(network)
+            info["command"] = network.command or (trained and trained.command) or training_command(opened.recipe)
+            digest = digest_of(network.path) if network.path is not None else _weights_digest(opened.network)
+            info |= {"sha256": digest, "network": opened.name, "size": opened.preprocessing.size}
+            known = CheckpointInfo(**info, sources=tuple(opened.sources), note="; ".join(opened.notes))
+            return known, opened.dataset, str(opened.recipe.get("data", ""))
+
+        return self._once(inspect, "network", _network_key(network))
 
 
 @dataclass(frozen=True)
@@ -321,24 +270,26 @@ def _network_key(network: LocatedNetwork) -> str:
     return f"{network.argument} {network.weights} {network.raw}"
 
 
-def _key(name: str, options: Mapping[str, Any]) -> str:
+def _key(name: str, options: Mapping[str, Any] | None) -> str:
     """Return a key of a data set: other options may give other images under the same name."""
-    return json.dumps([name, dict(options)], sort_keys=True)
+    return json.dumps([name, dict(options or {})], sort_keys=True)
 
 
 def defaults(spec: RunSpec) -> dict[str, Any]:
     """Return the values of the options that a run leaves to its method or measurement and its protocol."""
-    known = (
-        defaults_of(find_measurement(spec.measure)) if spec.measure else domainadaptor.method_info(spec.method).defaults
-    )
+    method = domainadaptor.method_info
+    known = defaults_of(find_measurement(spec.measure)) if spec.measure else method(spec.method).defaults
     left = {name: value for name, value in known.items() if name not in spec.options}
     for name, value in protocol_options(spec.protocol).items() if not spec.measure else ():
         left |= {f"{spec.protocol} {name}": value} if name not in spec.protocol_options else {}
     return json.loads(json.dumps(left, default=repr))  # type: ignore[no-any-return]
 
 
-def environment(device: torch.device) -> dict[str, Any]:
+def _environment(device: torch.device) -> dict[str, Any]:
     """Return versions and machine, for a record."""
+    cpuinfo = Path("/proc/cpuinfo")  # of Linux
+    text = cpuinfo.read_text(encoding="utf-8", errors="replace") if cpuinfo.is_file() else ""
+    processor = re.search(r"^model name\s*:(.*)$", text, re.MULTILINE)
     return {
         "domainadaptor": domainadaptor.__version__,
         "commit": revision(),
@@ -348,16 +299,8 @@ def environment(device: torch.device) -> dict[str, Any]:
         "device": str(device),
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
-        "processor": _processor(),
+        "processor": processor[1].strip() if processor else platform.processor(),
     }
-
-
-def _processor() -> str:
-    """Return the name of the processor, if the system provides it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
 
 
 def _items(dataset: DomainDataset, domain: str, part: Split) -> list[ImageRef]:
