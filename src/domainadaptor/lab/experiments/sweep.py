@@ -2,16 +2,17 @@
 
 import shlex
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import product
 from pathlib import Path
 
 from domainadaptor.errors import AdaptationError
-from domainadaptor.lab.experiments.networks import LocatedNetwork
 from domainadaptor.lab.experiments.run_spec import RunSpec
 from domainadaptor.lab.experiments.runner import Runner, defaults
 from domainadaptor.lab.experiments.spec import Experiment
-from domainadaptor.lab.experiments.tables import RowSpec, TableSpec
+from domainadaptor.lab.experiments.tables import TableSpec
 from domainadaptor.lab.records.plans import Plan, PlannedRow, PlannedRun, PlannedTable
 from domainadaptor.lab.records.store import AnyRun, Store
 
@@ -19,7 +20,7 @@ OUTPUT = Path("results")  # default of `run --output`
 _POLL = 2.0  # seconds until a run that another process does is looked at again
 
 
-@dataclass(frozen=True)
+@dataclass
 class SweepCell:
     """A run, and where its number is shown."""
 
@@ -40,14 +41,22 @@ class Sweep:
     experiment: Experiment
     runner: Runner
     cells: list[SweepCell] = field(default_factory=list)
-    _located: dict[tuple[str, str | None, int], LocatedNetwork] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        locate = cache(partial(self.experiment.networks.locate, dataset=self.runner.dataset))
         for number, table in enumerate(self.experiment.tables):
-            for row in table.lines:
-                for column in table.columns():
-                    for seed in table.seeds:
-                        self.cells += self._cells(number, table, row, column, seed)
+            for row, column, seed in product(table.lines, table.columns(), table.seeds):
+                for spec in table.runs(row, column, seed, locate):
+                    self.cells.append(SweepCell(spec, *self._identify(spec), number, row.label, column, seed))
+
+    def _identify(self, spec: RunSpec) -> tuple[str | None, str]:
+        """Return the id of a run, or why it cannot run."""
+        if spec.network.missing:
+            return None, spec.network.missing
+        try:
+            return self.runner.settings(spec).id, ""
+        except Exception as error:  # a data set may be a user's own, and raise anything
+            return None, _why(error)
 
     def runnable(self) -> dict[str, RunSpec]:
         """Return the runs that can run, by id; those of one network together, so that it is opened once."""
@@ -66,28 +75,19 @@ class Sweep:
     def look_up(self, store: Store) -> None:
         """Find the records of cells that cannot run now but could when the plan in the store was written."""
         plan = store.plan(self.experiment.name)
-        earlier = {
-            (table.title, row.label, column): [run.id for seed in seeds for run in seed]
-            for table in (plan.tables if plan else ())
-            for row in table.rows
-            for column, seeds in row.cells.items()
-        }
-        places: dict[tuple[str, str, str], list[int]] = {}
-        for at, cell in enumerate(self.cells):
-            places.setdefault((self.experiment.tables[cell.table].title, cell.row, cell.column), []).append(at)
-        for key, own in places.items():
-            known = earlier.get(key, [])
-            for at, name in zip(own, known if len(known) == len(own) else [], strict=False):
-                cell = self.cells[at]
-                if cell.id is None and name and _is_of(store.run(name), cell.spec):
-                    self.cells[at] = replace(cell, recorded=name)
+        places: dict[tuple[str, str, str], list[SweepCell]] = {}
+        for cell in self.cells:
+            places.setdefault((self.experiment.tables[cell.table].title, cell.row, cell.column), []).append(cell)
+        for table in plan.tables if plan else ():
+            for label, column, seeds in ((row.label, *entry) for row in table.rows for entry in row.cells.items()):
+                cells = places.get((table.title, label, column), [])
+                known = [run.id for seed in seeds for run in seed]
+                for cell, name in zip(cells, known, strict=True) if len(cells) == len(known) else ():
+                    if cell.id is None and name and _is_of(store.run(name), cell.spec):
+                        cell.recorded = name
 
     def write_plan(self, store: Store) -> None:
-        """Write the layout; cells that cannot run now but have a record keep it.
-
-        Raises:
-            BadFile: It cannot be written.
-        """
+        """Write the layout; cells that cannot run now but have a record keep it."""
         self.look_up(store)
         store.write(self.plan(store.folder))
 
@@ -107,47 +107,30 @@ class Sweep:
         )
 
     def _table(self, number: int, table: TableSpec, output: Path) -> PlannedTable:
-        runs: dict[tuple[str, str], dict[int, list[PlannedRun]]] = {}
+        runs: dict[tuple[str, str, int], list[PlannedRun]] = {}
         for cell in self.cells:
             if cell.table == number:
-                seeds = runs.setdefault((cell.row, cell.column), {})
-                seeds.setdefault(cell.seed, []).append(_planned(cell, output))
+                runs.setdefault((cell.row, cell.column, cell.seed), []).append(_planned(cell, output))
+        columns = tuple(table.columns())
+        rows = []
+        for row in table.lines:
+            cells = {name: tuple(tuple(runs[row.label, name, seed]) for seed in table.seeds) for name in columns}
+            rows.append(PlannedRow(label=row.label, paper=row.paper, group=row.group, cells=cells))
         return PlannedTable(
             title=table.title,
             sample=table.sample(),
             show=table.view(),
             corner=table.corner,
-            columns=tuple(table.columns()),
+            columns=columns,
             mean=table.mean and table.sweep is None,
             paper=table.paper,
-            rows=tuple(
-                PlannedRow(
-                    label=row.label,
-                    paper=row.paper,
-                    group=row.group,
-                    cells={name: tuple(map(tuple, runs[row.label, name].values())) for name in table.columns()},
-                )
-                for row in table.lines
-            ),
+            rows=tuple(rows),
         )
 
-    def _cells(self, number: int, table: TableSpec, row: RowSpec, column: str, seed: int) -> Iterator[SweepCell]:
-        for spec in table.runs(row, column, seed, self._locate):
-            name, missing = None, spec.network.missing
-            if not missing:
-                try:
-                    name = self.runner.settings(spec).id
-                except AdaptationError as error:
-                    missing = str(error)
-                except Exception as error:  # a data set may be a user's own, and raise anything
-                    missing = f"{type(error).__name__}: {error}"
-            yield SweepCell(spec, name, missing, number, row.label, column, seed)
 
-    def _locate(self, network: str, target: str | None, seed: int) -> LocatedNetwork:
-        key = (network, target, seed)
-        if key not in self._located:
-            self._located[key] = self.experiment.networks.locate(network, target, seed, self.runner.dataset)
-        return self._located[key]
+def _why(error: Exception) -> str:
+    text = str(error).strip()
+    return text if text and isinstance(error, AdaptationError) else f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
 def _planned(cell: SweepCell, output: Path) -> PlannedRun:
@@ -162,9 +145,8 @@ def _is_of(record: AnyRun | None, spec: RunSpec) -> bool:
     if record is None or record.failed or record.run.checkpoint.name != spec.network.label:
         return False
     run = record.run
-    if not spec.network.may_be_trained_by(run.checkpoint.training):
-        return False
-    return spec.settings(run.data, run.checkpoint, run.validation).id == run.id
+    same = spec.network.may_be_trained_by(run.checkpoint.training)
+    return same and spec.settings(run.data, run.checkpoint, run.validation).id == run.id
 
 
 @dataclass(frozen=True)
@@ -180,13 +162,7 @@ def run_sweep(sweep: Sweep, store: Store, progress: RunProgress) -> dict[str, st
     """Do every run that has no record yet. A failed run is recorded as failed, and the rest continues.
 
     A record made when the method had other defaults counts as none. Other processes may do the same sweep: a run that
-    one of them works on is left to it.
-
-    Returns:
-        The ids of failed runs -> why.
-
-    Raises:
-        BadFile: A record cannot be written.
+    one of them works on is left to it. Returns the ids of failed runs -> why.
     """
     sweep.write_plan(store)
     specs = sweep.runnable()
@@ -217,11 +193,7 @@ def run_sweep(sweep: Sweep, store: Store, progress: RunProgress) -> dict[str, st
 
 
 def run_once(spec: RunSpec, runner: Runner, store: Store, images: Callable[[int, int], None]) -> AnyRun:
-    """Return the record of a run from the store, or do the run; one that another process does is waited for.
-
-    Raises:
-        BadFile: The record cannot be written.
-    """
+    """Return the record of a run from the store, or do the run; one that another process does is waited for."""
     runner.write_provenance(spec, store)
     name = runner.settings(spec).id
     while True:
@@ -246,8 +218,5 @@ def is_current(record: AnyRun | None, spec: RunSpec) -> bool:
 def _attempt(spec: RunSpec, runner: Runner, progress: RunProgress) -> AnyRun:
     try:
         return runner.run(spec, progress.images)
-    except AdaptationError as error:
-        return runner.failed(spec, (str(error).strip().splitlines() or [""])[0] or type(error).__name__)
     except Exception as error:  # a method may be a user's own, and raise anything
-        reason = (str(error).strip().splitlines() or [""])[0]
-        return runner.failed(spec, f"{type(error).__name__}: {reason}" if reason else type(error).__name__)
+        return runner.failed(spec, _why(error).splitlines()[0])
