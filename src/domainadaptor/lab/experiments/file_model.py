@@ -1,18 +1,16 @@
 """Validation of TOML tables that reports every problem at once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
+from domainadaptor.errors import BadOption
+from domainadaptor.lab.records.base import RecordModel
 from domainadaptor.options import suggestion
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound="FileModel")
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _different(values: tuple[T, ...]) -> tuple[T, ...]:
@@ -36,16 +34,15 @@ _WORDS = {  # of pydantic -> of TOML
 _LARGEST = 2**63 - 1  # seeds of PyTorch
 Positive = Annotated[int, Field(ge=1, le=_LARGEST)]
 Seed = Annotated[int, Field(ge=0, le=_LARGEST)]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_as_tuple), AfterValidator(_different)]
-Seeds = Annotated[tuple[Seed, ...], BeforeValidator(_as_tuple), AfterValidator(_different)]
-Values = Annotated[tuple[JsonValue, ...], BeforeValidator(_as_tuple), AfterValidator(_different)]
+_Listed = Field(strict=False)  # a list of TOML is a tuple here
+Texts = Annotated[tuple[str, ...], _Listed]
+Names = Annotated[tuple[str, ...], _Listed, AfterValidator(_different)]
+Seeds = Annotated[tuple[Seed, ...], _Listed, AfterValidator(_different)]
+Values = Annotated[tuple[JsonValue, ...], _Listed, AfterValidator(_different)]
 
 
-class FileModel(BaseModel):
+class FileModel(RecordModel):
     """A table of a TOML file; every field has a default, so that what is valid can be read despite the rest."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     @classmethod
     def read(cls: type[Model], entry: Mapping[str, Any], problems: list[str]) -> Model:
@@ -71,3 +68,12 @@ class FileModel(BaseModel):
         if detail["type"] == "missing":
             return f"{where} is missing"
         return f"{where} = {detail['input']!r}: {message}"
+
+
+def problem_of(check: Callable[..., object], *values: Any, **named: Any) -> list[str]:
+    """Return why a check fails; nothing if it does not."""
+    try:
+        check(*values, **named)
+    except BadOption as error:
+        return [str(error)]
+    return []

@@ -2,15 +2,14 @@
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from domainadaptor.errors import AdaptationError, BadOption
+from domainadaptor.errors import AdaptationError
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.registry import data_options, datasets
-from domainadaptor.lab.experiments.file_model import FileModel, Names
+from domainadaptor.lab.experiments.file_model import FileModel, Names, problem_of
 from domainadaptor.lab.networks.weights import WeightsOptions, is_weights_file
 from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.lab.records.base import Options
@@ -93,32 +92,27 @@ class Networks:
             return LocatedNetwork(name, name, missing=why)
         if entry.network:
             return LocatedNetwork(name, entry.network, weights=entry.weights)
-        if entry.checkpoint:
+        if entry.train is None:
             path = Path(entry.checkpoint.format(target=target, seed=seed))
             missing = "" if path.is_file() else f"no checkpoint at {str(path)!r}"
             return LocatedNetwork(name, str(path), path, missing=missing)
-        return self._trained(name, entry, target, seed, dataset)
-
-    def _trained(
-        self, name: str, entry: NetworkEntry, target: str | None, seed: int, dataset: Callable[[str], DomainDataset]
-    ) -> LocatedNetwork:
-        assert entry.train is not None
-        given = {key: value for key, value in entry.train.items() if key != "dataset"} | {"seed": seed}
-        start = self.locate(entry.start, target, seed, dataset) if entry.start else None
-        training = self.request(name, target, seed)
-        if start is not None and start.missing:
-            return LocatedNetwork(name, name, command=start.command, missing=start.missing, training=training)
-        given |= {} if start is None else {"weights": start.argument}
-        command = _command(entry.train["dataset"], given, target, entry.sources)
+        found = LocatedNetwork(name, name, training=self.request(name, target, seed))
+        given = {**entry.train, "seed": seed}
+        kind = given.pop("dataset")
+        if entry.start:
+            start = self.locate(entry.start, target, seed, dataset)
+            if start.missing:
+                return replace(found, command=start.command, missing=start.missing)
+            given["weights"] = start.argument
+        found = replace(found, command=_command(kind, given, target, entry.sources))
         try:
-            opened = dataset(entry.train["dataset"])
+            opened = dataset(kind)
             sources = entry.sources or tuple(opened.others(target or ""))
-            recipe = make_recipe(opened, self.runs, **given).replace(sources=sources)
+            run = make_recipe(opened, self.runs, **given).replace(sources=sources).id()
         except AdaptationError as error:
-            return LocatedNetwork(name, name, command=command, missing=str(error), training=training)
-        path = self.runs / recipe.id() / CHECKPOINT_FILE
-        missing = "" if path.is_file() else "it is not trained yet"
-        return LocatedNetwork(name, recipe.id(), path, command=command, missing=missing, training=training)
+            return replace(found, missing=str(error))
+        path = self.runs / run / CHECKPOINT_FILE
+        return replace(found, argument=run, path=path, missing="" if path.is_file() else "it is not trained yet")
 
     def request(self, name: str, target: str | None, seed: int) -> TrainingRequest | None:
         """Return the settings that an entry's network is trained with; None if it is not trained."""
@@ -127,7 +121,7 @@ class Networks:
             return None
         given = _recipe_fields(entry.train)
         network = find_network(given.pop("network", "resnet18"))
-        given = {"size": network.preprocessing.size, "seed": seed} | given
+        given = {"size": network.preprocessing.size, "seed": seed, **given}
         start = self.request(entry.start, target, seed) if entry.start else None
         if entry.start:  # the settings of a trained start say more than the name of its run
             own = self.entry(entry.start)
@@ -157,7 +151,11 @@ def read_networks(tables: Mapping[str, Any], problems: list[str]) -> dict[str, N
             wrong.append(f"start = {entry.start!r}: there is no such network; {suggestion(entry.start, tables)}")
         problems += [f"network {name!r}: {text}" for text in wrong]
     for name, entry in entries.items():
-        if _is_circular(name, entries):
+        start, seen = entry.start, {""}
+        while start in entries and start not in seen:
+            seen.add(start)
+            start = entries[start].start
+        if start and start in seen:
             problems.append(f"network {name!r}: start = {entry.start!r} leads back to itself")
     return entries
 
@@ -177,16 +175,11 @@ def _training_problems(train: Mapping[str, Any]) -> list[str]:
     known = sorted({*TrainingRecipe.model_fields, "option", "select_option", "task"} - {*_DERIVED})
     wrong += [f"{name!r} is not known; {suggestion(name, known)}" for name in valid if name not in known]
     given = _recipe_fields({name: value for name, value in valid.items() if name in known})
-    checks: list[Callable[[], object]] = [partial(data_options, given.pop("dataset", "folders"))]
-    checks.append(partial(find_network, given.get("network", "resnet18")))
+    wrong += problem_of(data_options, given.pop("dataset", "folders"))
+    wrong += problem_of(find_network, given.get("network", "resnet18"))
     alone = [(name,) for name in given if not any(name in names for names in _TOGETHER)]
-    for names in (*_TOGETHER, *alone):
-        checks.append(partial(TrainingRecipe, dataset="", **{name: given[name] for name in names if name in given}))
-    for check in checks:  # one by one, to report all problems at once
-        try:
-            check()
-        except BadOption as error:
-            wrong.append(str(error))
+    for names in (*_TOGETHER, *alone):  # one by one, to report all problems at once
+        wrong += problem_of(TrainingRecipe, dataset="", **{name: given[name] for name in names if name in given})
     return wrong
 
 
@@ -197,14 +190,6 @@ def _recipe_fields(train: Mapping[str, Any]) -> dict[str, Any]:
     given["options"] = dict(given.pop("option", {})) | ({"tasks": tasks} if tasks else {})
     given["select_options"] = dict(given.pop("select_option", {}))
     return given
-
-
-def _is_circular(name: str, entries: Mapping[str, NetworkEntry]) -> bool:
-    seen: list[str] = []
-    while name in entries and name not in seen:
-        seen.append(name)
-        name = entries[name].start
-    return name in seen
 
 
 def named_run(argument: str, runs: Path) -> str:
@@ -220,9 +205,8 @@ def training_command(recipe: Mapping[str, Any]) -> str:
     defaults = {name: own.default for name, own in TrainingRecipe.model_fields.items() if name not in _DERIVED}
     given = {name: value for name, value in recipe.items() if name in defaults and value != defaults[name]}
     options = dict(recipe.get("options") or {})
-    given |= {"task": list(options.pop("tasks"))} if "tasks" in options else {}
-    given |= {"option": options} if options else {}
-    given |= {"select_option": recipe["select_options"]} if recipe.get("select_options") else {}
+    own = {"task": list(options.pop("tasks", ())), "option": options, "select_option": recipe.get("select_options")}
+    given |= {name: value for name, value in own.items() if value}
     dataset = str(given.pop("dataset", ""))
     given |= {"seed": recipe.get("seed", 0)}
     return _command(dataset if dataset in datasets() else "folders", given, None, tuple(recipe["sources"]))
@@ -238,8 +222,5 @@ def _command(dataset: str, given: Mapping[str, Any], target: str | None, sources
         pairs = [f"{option}={setting}" for option, setting in value.items()] if isinstance(value, Mapping) else value
         for part in pairs if isinstance(pairs, list) else [pairs]:
             words += [flag, str(part)]
-    for source in sources:
-        words += ["--source", source]
-    if not sources and target is not None:
-        words += ["--target", target]
-    return shlex.join(words)
+    words += [word for source in sources for word in ("--source", source)]
+    return shlex.join(words if sources or target is None else [*words, "--target", target])

@@ -14,9 +14,9 @@ from domainadaptor.catalog import METHODS, method_options
 from domainadaptor.errors import AdaptationError, BadFile, BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.registry import data_options
-from domainadaptor.lab.evaluation.protocols import check_protocol, protocol_options
+from domainadaptor.lab.evaluation.protocols import PROTOCOLS, check_protocol, protocol_options
 from domainadaptor.lab.experiments.analyses import find_measurement, measurements
-from domainadaptor.lab.experiments.file_model import FileModel, Texts
+from domainadaptor.lab.experiments.file_model import FileModel, Texts, problem_of
 from domainadaptor.lab.experiments.networks import Networks, pattern_problems, read_networks
 from domainadaptor.lab.experiments.tables import PROTOCOL, SWEPT, RowSpec, TableSpec, known_options
 from domainadaptor.lab.records.plans import check_file_name
@@ -61,7 +61,7 @@ def read_experiment(
     dataset: OpenDataset | None = None,
     views: Collection[str] | None = None,
 ) -> Experiment:
-    """Read an experiment file, with the networks in networks.toml next to it.
+    """Read an experiment file, with the networks in networks.toml next to it; a BadFile lists all problems.
 
     Args:
         path: The file.
@@ -69,9 +69,6 @@ def read_experiment(
         given: Names of networks -> the user's own checkpoints, with {target} and {seed} where there are several.
         dataset: Opens a data set, to check the names of domains if it is available.
         views: Names that `show` may have; not checked if None.
-
-    Raises:
-        BadFile: It is missing, or anything in it is wrong; all problems are listed.
     """
     content = _toml(path)
     problems = [f"{key!r} is missing" for key in ("title", "table") if key not in content]
@@ -84,10 +81,20 @@ def read_experiment(
     tables = (_toml(beside) if beside.is_file() else {}) | file.networks
     networks = Networks(read_networks(tables, problems), runs, given or {})
     for name, pattern in networks.given.items():
-        wrong = [suggestion(name, tables)] if name not in tables else pattern_problems(pattern)
-        problems += [f"--checkpoint {name}=…: {text}" for text in wrong]
+        texts = [suggestion(name, tables)] if name not in tables else pattern_problems(pattern)
+        problems += [f"--checkpoint {name}=…: {text}" for text in texts]
     rows = {label: _row(label, entry, problems) for label, entry in file.rows.items()}
-    found = [_table(at, entry, rows, networks, dataset, views, problems) for at, entry in enumerate(file.table, 1)]
+    found = []
+    for number, entry in enumerate(file.table, 1):
+        wrong: list[str] = []
+        found.append(table := TableSpec.read(entry, wrong))
+        table._lines = tuple(rows[label] for label in table.rows or rows if label in rows)
+        wrong += [f"{key!r} is missing" for key in ("title", "dataset", "network") if key not in entry]
+        wrong += ["expected either domains or groups of them"] if ("domains" in entry) == ("groups" in entry) else []
+        wrong += _table_problems(table, rows, networks, views)
+        wrong += _data_problems(table, dataset)
+        where = f"table {number}" + (f" ({table.title!r})" if table.title else "")
+        problems += [f"{where}: {text}" for text in dict.fromkeys(wrong)]
     if problems:
         lines = "\n".join(f"  - {problem}" for problem in problems)
         raise BadFile(f"Invalid experiment file {str(path)!r}; nothing was run:\n{lines}")
@@ -98,10 +105,8 @@ def _toml(path: Path) -> dict[str, Any]:
     try:
         return dict(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
-        raise BadFile(
-            f"No experiment file at {str(path)!r} ({error.strerror or error}); `domainadaptor run --list` lists the "
-            "folder experiments"
-        ) from error
+        why = f"{error.strerror or error}; `domainadaptor run --list` lists the folder experiments"
+        raise BadFile(f"No experiment file at {str(path)!r}: {why}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadFile(f"{str(path)!r} is not valid TOML: {error}") from error
 
@@ -119,32 +124,6 @@ def _row(label: str, entry: Mapping[str, Any], problems: list[str]) -> RowSpec:
     return row
 
 
-def _table(
-    number: int,
-    entry: Mapping[str, Any],
-    rows: Mapping[str, RowSpec],
-    networks: Networks,
-    dataset: OpenDataset | None,
-    views: Collection[str] | None,
-    problems: list[str],
-) -> TableSpec:
-    wrong: list[str] = []
-    table = TableSpec.read(entry, wrong)
-    table._lines = tuple(rows[label] for label in table.rows or rows if label in rows)
-    wrong += _table_problems(table, entry, rows, networks, dataset, views)
-    where = f"table {number}" + (f" ({table.title!r})" if table.title else "")
-    problems += [f"{where}: {text}" for text in dict.fromkeys(wrong)]
-    return table
-
-
-def _problem(check: Callable[..., object], *values: Any) -> list[str]:
-    try:
-        check(*values)
-    except BadOption as error:
-        return [str(error)]
-    return []
-
-
 def _option_problems(method: str, measure: str, options: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with the name of a method or measurement, with each option, or with all together."""
     try:  # registered names only: a file must not import code
@@ -156,22 +135,14 @@ def _option_problems(method: str, measure: str, options: Mapping[str, Any]) -> l
         if name in _FROM_RUN:
             found.append(f"{name} cannot be set in a file: it is taken from the network and the data")
         elif name != "guard":
-            found += _problem(coerce_options, function, {name: value}, measure or method)
-    return found if found or measure else _problem(method_options, method, options)
+            found += problem_of(coerce_options, function, {name: value}, measure or method)
+    return found if found or measure else problem_of(method_options, method, options)
 
 
 def _table_problems(
-    table: TableSpec,
-    entry: Mapping[str, Any],
-    rows: Mapping[str, RowSpec],
-    networks: Networks,
-    dataset: OpenDataset | None,
-    views: Collection[str] | None,
+    table: TableSpec, rows: Mapping[str, RowSpec], networks: Networks, views: Collection[str] | None
 ) -> Iterator[str]:
-    """Yield what is wrong with a table besides the types of its values."""
-    yield from (f"{key!r} is missing" for key in ("title", "dataset", "network") if key not in entry)
-    if ("domains" in entry) == ("groups" in entry):
-        yield "expected either domains or groups of them"
+    """Yield what is wrong with a table besides its data and the types of its values."""
     yield from (f"rows: there is no row {name!r}; {suggestion(name, rows)}" for name in table.rows if name not in rows)
     if not rows:
         yield "expected rows, each under [rows.NAME]"
@@ -181,7 +152,6 @@ def _table_problems(
             yield f"there is no network {name!r}; {suggestion(name, networks.entries)}"
         elif several and networks.entry(name).depends_on_target():
             yield f"{name!r} is a different network for each target, so it cannot adapt to the group {several[0]!r}"
-    yield from _data_problems(table, dataset)
     if table.show and views is not None and table.show not in {*views, *measurements()}:
         yield f"show = {table.show!r} is not known; {suggestion(table.show, views)}"
     yield from _measure_problems(table)
@@ -192,26 +162,21 @@ def _data_problems(table: TableSpec, dataset: OpenDataset | None) -> Iterator[st
     """Check the data set, its options, and its domains if it is available."""
     if not table.dataset:
         return
-    if wrong := _problem(_check_data, table.dataset, table.data_options):
-        yield from wrong
-        return
     try:
-        opened = None if dataset is None else dataset(table.dataset, table.data_options)
+        known = data_options(table.dataset)
+        for option in set(table.data_options) - set(known):
+            raise BadOption(f"{table.dataset} has no option {option!r}; {suggestion(option, known)}")
+        if dataset is None:
+            return
+        opened = dataset(table.dataset, table.data_options)
     except BadOption as error:
         yield str(error)
         return
     except AdaptationError:  # it is not available: its runs are missing
         return
     grouped = [domain for stream in table.groups.values() for domain in stream]
-    for domain in dict.fromkeys([*table.domains, *grouped, *table.sources]) if opened else ():
-        yield from _problem(opened.domain, domain)  # type: ignore[union-attr]
-
-
-def _check_data(name: str, options: Mapping[str, Any]) -> None:
-    known = data_options(name)
-    for option in options:
-        if option not in known:
-            raise BadOption(f"{name} has no option {option!r}; {suggestion(option, known)}")
+    for domain in dict.fromkeys([*table.domains, *grouped, *table.sources]):
+        yield from problem_of(opened.domain, domain)
 
 
 def _measure_problems(table: TableSpec) -> Iterator[str]:
@@ -230,9 +195,10 @@ def _setting_problems(table: TableSpec) -> Iterator[str]:
     """Check protocols, and the swept option of each row with each of its values."""
     name = table.sweep.option if table.sweep else ""
     values: Sequence[Any] = table.sweep.values if table.sweep else (None,)
-    known = {*SWEPT, *_protocol_names(table.protocol)}
-    for row in table.lines:
-        known |= set(known_options(row, row.measure or table.measure))
+    protocols = {name: protocol_options(name) for name in PROTOCOLS}
+    known = {*SWEPT, *protocols.get(table.protocol, ())}.union(
+        *(known_options(row, row.measure or table.measure) for row in table.lines)
+    )
     if name and name not in known:
         yield f"sweep over {name!r}, which none of the rows has; {suggestion(name, sorted(known))}"
         return
@@ -246,17 +212,10 @@ def _setting_problems(table: TableSpec) -> Iterator[str]:
             options = dict(table.protocol_options if row.protocol_options is None else row.protocol_options)
             if protocol == PROTOCOL and any(len(stream) > 1 for stream in table.groups.values()):
                 yield f"{PROTOCOL} takes one domain at a time: expected domains, or another protocol for groups"
-            swept = {name: value} if name in _protocol_names(protocol) else {}
-            wrong = _problem(check_protocol, protocol, options | swept)
+            swept = {name: value} if name in protocols.get(protocol, ()) else {}
+            wrong = problem_of(check_protocol, protocol, options | swept)
             yield from (f"row {row.label!r}: {text}" if row.protocol else text for text in wrong)
             measure = row.measure or table.measure
             if name in known_options(row, measure) and name not in {*row.options, *SWEPT}:
                 wrong = _option_problems(row.method, measure, {**row.options, name: value})
                 yield from (f"row {row.label!r}: {text}" for text in wrong)
-
-
-def _protocol_names(protocol: str) -> Mapping[str, Any]:
-    try:
-        return protocol_options(protocol)
-    except BadOption:
-        return {}  # reported elsewhere

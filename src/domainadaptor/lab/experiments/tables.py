@@ -18,6 +18,8 @@ from domainadaptor.options import coerce_options, defaults_of
 
 SWEPT = ("batch_size", "images")  # what a sweep may vary besides options of methods and protocols
 PROTOCOL = "leave-one-out"
+_OF_ROWS = ("images", "batch_size", "protocol", "protocol_options")  # settings that a row may replace
+_OF_TABLES = ("dataset", "data_options", "order", "sources", *_OF_ROWS)
 Locate = Callable[[str, str | None, int], LocatedNetwork]
 
 
@@ -50,8 +52,7 @@ class RowSpec(FileModel, extra="allow"):
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of its runs that replace the table's."""
-        own = {name: getattr(self, name) for name in ("images", "batch_size", "protocol", "protocol_options")}
-        return {name: value for name, value in own.items() if value is not None}
+        return {name: value for name in _OF_ROWS if (value := getattr(self, name)) is not None}
 
 
 class SweepSpec(FileModel):
@@ -117,44 +118,24 @@ class TableSpec(FileModel):
 
     def runs(self, row: RowSpec, column: str, seed: int, locate: Locate) -> list[RunSpec]:
         """Return the runs behind one number of one seed: one, or one per domain where a sweep averages over them."""
-        settings: dict[str, Any] = {
-            "protocol": self.protocol,
-            "protocol_options": dict(self.protocol_options),
-            "batch_size": self.batch_size,
-            "images": self.images,
-            **row.settings,
-        }
-        measure = row.measure or self.measure
-        options = row.options
+        settings: dict[str, Any] = {name: getattr(self, name) for name in _OF_TABLES} | row.settings
+        measure, method, options = row.measure or self.measure, row.method or "source", row.options
+        streams = list(self.groups.values()) or [(domain,) for domain in self.domains]
+        at = self.columns().index(column)
         if self.sweep:
-            name, value = self.sweep.option, self.sweep.values[self.columns().index(column)]
+            name, value = self.sweep.option, self.sweep.values[at]
             if name in SWEPT:
                 settings[name] = value
             elif name in protocol_options(settings["protocol"]):
                 settings["protocol_options"] = {**settings["protocol_options"], name: value}
             elif name in known_options(row, measure) and name not in options:
                 options[name] = value  # other rows have the same number in every column
-        method = row.method or "source"
+        else:
+            streams = [streams[at]]
         typed = coerce_options(find_measurement(measure), options) if measure else method_options(method, options)
-        streams = list(self.groups.values()) or [(domain,) for domain in self.domains]
-        if not self.sweep:
-            streams = [streams[self.columns().index(column)]]
-        return [
-            RunSpec(
-                dataset=self.dataset,
-                domains=stream,
-                network=locate(row.network or self.network, stream[0] if len(stream) == 1 else None, seed),
-                method=method,
-                options=typed,
-                data_options=self.data_options,
-                order=self.order,
-                seed=seed,
-                sources=self.sources,
-                measure=measure,
-                **settings,
-            )
-            for stream in streams
-        ]
+        settings |= {"method": method, "options": typed, "seed": seed, "measure": measure}
+        networks = [locate(row.network or self.network, s[0] if len(s) == 1 else None, seed) for s in streams]
+        return [RunSpec(domains=s, network=found, **settings) for s, found in zip(streams, networks, strict=True)]
 
 
 def known_options(row: RowSpec, measure: str) -> Mapping[str, Any]:

@@ -53,9 +53,5 @@ def measurements() -> list[str]:
 
 
 def find_measurement(name: str) -> Measurement:
-    """Return a measurement.
-
-    Raises:
-        BadOption: There is none of that name.
-    """
+    """Return a measurement; a BadOption if there is none of that name."""
     return registry.find(__name__, "measurement", name)
