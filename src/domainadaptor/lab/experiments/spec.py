@@ -164,7 +164,7 @@ def _data_problems(table: TableSpec, dataset: OpenDataset | None) -> Iterator[st
         return
     try:
         known = data_options(table.dataset)
-        for option in set(table.data_options) - set(known):
+        for option in (name for name in table.data_options if name not in known):
             raise BadOption(f"{table.dataset} has no option {option!r}; {suggestion(option, known)}")
         if dataset is None:
             return
