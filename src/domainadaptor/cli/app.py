@@ -15,7 +15,6 @@ from domainadaptor.errors import AdaptationError
 
 app = typer.Typer(
     name="domainadaptor",
-    help="Adapt a trained image classifier at test time to data it was not trained on.",
     epilog="Exit codes: 0 success, 1 failure, 2 wrong command line, 3 some images or records were skipped, "
     "4 wrapping a network changed its predictions, 130 interrupted.",
     no_args_is_help=True,

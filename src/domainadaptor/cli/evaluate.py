@@ -1,8 +1,7 @@
 """`domainadaptor evaluate`: accuracy on labeled images, before and after adaptation, for one or more methods."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,6 @@ from rich.text import Text
 from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import ADAPTATION, DATA, RUN, option
 from domainadaptor.cli.terminal import Exit, out, print_json, progress_bar, show_notes, show_skipped
-from domainadaptor.errors import BadOption
 from domainadaptor.options import parse_options
 
 if TYPE_CHECKING:  # they take seconds to import
@@ -27,8 +25,6 @@ _ACCURACY = {"images": 0, "source model": 1, "before step": 1, "after": 1, "bett
 _COST = {
     "changed": 1, "ECE source model": 1, "ECE after": 1, "ms per batch": 0, "relative time": 2, "peak memory, MB": 0,
 }  # fmt: skip
-
-
 _TARGET = "A domain to test on; repeatable. Default: all that the network was not trained on."
 _SOURCE = "A source domain, for methods that use source images; repeatable."
 _MEASURE = "Measure something else: statistics-distances, classifier-norms, loss-curves …"
@@ -85,26 +81,28 @@ def evaluate(
     data_options = options.parse_data_options(dataset, data_option)
     opened = runner.dataset(dataset, data_options)
     seen = () if target else runner.sources_of(located, dataset, data_options)
-    domains = tuple(target or [name for name in opened.domains if name not in seen] or opened.domains)
+    unseen = [name for name in opened.domains if name not in seen] or opened.domains
+    domains = tuple(dict.fromkeys(target or unseen))
     for name in (*domains, *(source or ())):
         opened.domain(name)
-    first = RunSpec(
-        dataset=dataset,
-        domains=tuple(dict.fromkeys(domains)),
-        network=located,
-        data_options=data_options,
-        protocol=protocol,
-        protocol_options=protocol_options,
-        batch_size=batch_size,
-        images=images,
-        order=order,
-        seed=seed,
-        sources=tuple(source or ()),
-        measure=measure,
-    )
     specs = [
-        replace(first, domains=stream, method=name, options=method_options[name])
-        for stream in ([(domain,) for domain in first.domains] if protocol == "leave-one-out" else [first.domains])
+        RunSpec(
+            dataset=dataset,
+            domains=stream,
+            network=located,
+            method=name,
+            options=method_options[name],
+            data_options=data_options,
+            protocol=protocol,
+            protocol_options=protocol_options,
+            batch_size=batch_size,
+            images=images,
+            order=order,
+            seed=seed,
+            sources=tuple(source or ()),
+            measure=measure,
+        )
+        for stream in ([(domain,) for domain in domains] if protocol == "leave-one-out" else [domains])
         for name in methods  # all on one stream, so that the source model predicts it once
     ]
     records = _run(runner, specs, output)
@@ -127,16 +125,12 @@ def _locate(network: str, weights: str | None, given: Any) -> "LocatedNetwork":
     from domainadaptor.lab.experiments.networks import LocatedNetwork, named_run
     from domainadaptor.lab.networks.weights import is_weights_file
 
-    runs = cache_folder() / "runs"
-    path = named_run(network, runs)
+    path = named_run(network, cache_folder() / "runs")
     located = LocatedNetwork(network, network, Path(path) if is_weights_file(path) else None, weights, raw=given)
     if is_weights_file(path) or weights == "pretrained":
         located.raw.refuse(located.label)
     elif weights is None:
-        raise BadOption(
-            f"No weights given: {network!r} is neither a checkpoint nor a training run in {str(runs)!r}. Pass "
-            "--weights FILE or --weights pretrained"
-        )
+        terminal.check_weights(network, weights)
     return located
 
 
@@ -145,11 +139,10 @@ def _run(runner: "Runner", specs: "Sequence[RunSpec]", output: Path | None) -> l
     from domainadaptor.lab.records.store import Store
 
     records: list[RunRecord] = []
-    with ExitStack() as stack:
-        store = None if output is None else stack.enter_context(Store(output, lambda text: show_notes([text])))
-        bar = stack.enter_context(progress_bar(total=0))
+    opened = nullcontext() if output is None else Store(output, lambda text: show_notes([text]))
+    with opened as store, progress_bar(total=0) as bar:
         for spec in specs:
-            bar.say(f"{spec.measure or spec.method} on {'+'.join(spec.domains)}")
+            bar.show(f"{spec.measure or spec.method} on {'+'.join(spec.domains)}")
             records.append(runner.run(spec, bar.at) if store is None else run_once(spec, runner, store, bar.at))
     return records
 
@@ -159,14 +152,13 @@ def _show(records: Sequence["RunRecord"], details: bool, as_json: bool) -> bool:
     from domainadaptor.lab.records.runs import EvaluationRecord
 
     found = [record for record in records if isinstance(record, EvaluationRecord)]
-    if as_json:
-        print_json([{"id": record.id, **record.model_dump(mode="json", by_alias=True)} for record in records])
-    elif found:
+    dumped = [{"id": record.id, **record.model_dump(mode="json", by_alias=True)} for record in records]
+    if as_json or not found:
+        print_json(dumped if as_json else [record["values"] for record in dumped])
+    else:
         _show_accuracy(found)
         if details:
             _show_details(found)
-    else:
-        print_json([record.model_dump()["values"] for record in records])
     if not as_json:
         show_notes(dict.fromkeys(note for record in records for note in record.notes))
     skipped = {name: why for record in found for name, why in record.skipped.items()}

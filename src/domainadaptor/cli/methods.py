@@ -46,8 +46,7 @@ def _show(info: MethodInfo) -> None:
     facts += [("Needs", ", ".join(info.needs) or "a trained network and test images, nothing else")]
     if info.forwards:
         facts += [("Cost per batch", f"forward passes: {info.forwards}; backward passes: {info.backwards}")]
-    first = next(iter(info.options.values()), None)
-    option = f" --option {first.name}={first.default}" if first is not None and first.default is not None else ""
+    option = next((f" --option {name}={own.default}" for name, own in info.options.items()), "")
     facts += [("Example", f"domainadaptor predict NETWORK IMAGES --method {info.name}{option}")]
     out.print(two_columns(facts))
     out.print(Text("Options, with defaults" if info.options else "It has no options.", "bold"))

@@ -73,7 +73,7 @@ def predict(
             seed=seed,
             progress=bar.at,
         )
-    skipped = [(row.file, row.skipped) for row in found.skipped]
+    skipped = [(row.file, row.skipped) for row in found.rows if row.skipped]
     if not found.predicted:
         show_skipped(skipped)
         raise BadFile(
@@ -104,15 +104,15 @@ def _inputs(
 
 
 def _show(found: "FolderPrediction", loaded: "LoadedNetwork", output: Path, as_json: bool) -> None:
-    counts = {"predicted": len(found.predicted), "changed": found.changed, "skipped": len(found.skipped)}
+    predicted, skipped = len(found.predicted), len(found.rows) - len(found.predicted)
     notes = [*loaded.notes, *found.notes]
     if as_json:
-        rows = [asdict(row) for row in found.rows]
-        preprocessing = asdict(loaded.preprocessing)
+        counts = {"predicted": predicted, "changed": found.changed, "skipped": skipped}
+        rows, preprocessing = [asdict(row) for row in found.rows], asdict(loaded.preprocessing)
         fields = {"network": loaded.name, "preprocessing": preprocessing, "notes": notes, "rows": rows}
         print_json({"output": str(output), **counts, **fields})
         return
-    images = f"{counts['predicted']} image{'s' * (counts['predicted'] != 1)} predicted"
-    print_text(f"{images}, {counts['changed']} changed by adaptation, {counts['skipped']} skipped: {output}")
+    images = "1 image" if predicted == 1 else f"{predicted} images"
+    print_text(f"{images} predicted, {found.changed} changed by adaptation, {skipped} skipped: {output}")
     print_text(f"Preprocessing: {loaded.preprocessing.sentence()}.")
     show_notes(notes)

@@ -5,7 +5,8 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,13 +17,15 @@ from rich.text import Text
 
 from domainadaptor.cli import terminal
 from domainadaptor.cli.help import option
-from domainadaptor.cli.run_display import RunDisplay, show_tables
-from domainadaptor.cli.terminal import Exit, err, out, print_json, print_text, progress_bar, show_notes
+from domainadaptor.cli.terminal import Bar, Exit, err, out, print_json, print_text, progress_bar, show_notes
 from domainadaptor.errors import BadFile, BadOption
 
 if TYPE_CHECKING:  # these take seconds to import
+    from domainadaptor.lab.experiments.run_spec import RunSpec
+    from domainadaptor.lab.experiments.runner import Runner
     from domainadaptor.lab.experiments.sweep import Sweep
-    from domainadaptor.lab.records.store import Store
+    from domainadaptor.lab.records.plans import PlannedRun
+    from domainadaptor.lab.records.store import AnyRun, Store
 
 _FOLDER = Path("experiments")
 _NAMED = 4  # networks of an experiment that the list names
@@ -30,8 +33,6 @@ _CAPTION = (
     "missing: runs without a record whose data or network is not available (`run FILE --missing` prints the commands "
     "that train networks); time: an estimate for what is not done, without training, on two cores"
 )
-
-
 _FILES = "Files such as experiments/comparison.toml, or listed names."
 _OUTPUT = "Results folder. Runs that have a record there are not repeated."
 _CHECKPOINT = "Your own checkpoint for a network; may contain {target} and {seed}."
@@ -41,9 +42,7 @@ _EXPORT = "Also write records.jsonl.gz to the results folder, for version contro
 
 def run(
     experiments: Annotated[list[Path] | None, typer.Argument(metavar="EXPERIMENT...", help=_FILES)] = None,
-    listed: Annotated[
-        bool, option(None, "List the experiments in a folder and what they need.", None, "--list")
-    ] = False,
+    listed: Annotated[bool, option(None, "List the experiments in a folder and their needs.", None, "--list")] = False,
     output: Annotated[Path, option("DIR", _OUTPUT)] = Path("results"),
     checkpoint: Annotated[list[str] | None, option("NAME=FILE", _CHECKPOINT)] = None,
     missing: Annotated[bool, option(None, _MISSING, None, "--missing")] = False,
@@ -58,9 +57,12 @@ def run(
 
     Repeat the command to resume after a stop.
     """
-    files = _files(experiments or [], listed)
-    own = _checkpoints(checkpoint or [])
-    sweeps, invalid = _read(files, own, root, terminal.find_device(device), cache)
+    from domainadaptor.lab.data.image_cache import cache_folder
+    from domainadaptor.lab.experiments.runner import Runner
+
+    images = cache_folder() / "images" if cache else None
+    files, own = _files(experiments or [], listed), _checkpoints(checkpoint or [])
+    sweeps, invalid = _read(files, own, Runner(root, images, terminal.find_device(device)))
     if invalid and not (listed and sweeps):
         raise BadFile("\n".join(invalid))
     if listed:
@@ -80,8 +82,7 @@ def _checkpoints(pairs: list[str]) -> dict[str, str]:
     for text in pairs:
         name, _, own[name] = text.partition("=")
         if not own[name]:
-            example = "testbed=mine/{target}-{seed}.safetensors"
-            raise BadOption(f"--checkpoint {text!r}: expected NAME=FILE, such as {example}")
+            raise BadOption(f"--checkpoint {text!r}: expected NAME=FILE, such as mine={{target}}-{{seed}}.safetensors")
     return own
 
 
@@ -98,23 +99,18 @@ def _files(given: list[Path], listed: bool) -> list[Path]:
             files.append(named if not path.exists() and named.is_file() else path)
     files = [path for path in files if path.name != NETWORKS]  # experiments/*.toml includes it
     if not files:
-        place = _FOLDER.resolve()
-        hint = "`domainadaptor run --list` lists them" if place.is_dir() else f"there is no folder {str(place)!r}"
+        hint = f"`domainadaptor run --list` lists those in {str(_FOLDER.resolve())!r}"
         raise BadFile(f"No experiment given. Pass a file such as experiments/comparison.toml; {hint}")
     return files
 
 
-def _read(
-    files: list[Path], own: dict[str, str], root: Path | None, device: Any, cache: bool
-) -> tuple[list["Sweep"], list[str]]:
+def _read(files: list[Path], own: dict[str, str], runner: "Runner") -> tuple[list["Sweep"], list[str]]:
     """Return the sweeps of valid files, and what is wrong with the others."""
     from domainadaptor import registry
     from domainadaptor.lab.data.image_cache import cache_folder
-    from domainadaptor.lab.experiments.runner import Runner
     from domainadaptor.lab.experiments.spec import read_experiment
     from domainadaptor.lab.experiments.sweep import Sweep
 
-    runner = Runner(root, cache_folder() / "images" if cache else None, device)
     views = registry.entries("domainadaptor.lab.reports.views")
     sweeps: list[Sweep] = []
     invalid: list[str] = []
@@ -125,9 +121,7 @@ def _read(
             invalid.append(str(error))
     names = [sweep.experiment.name for sweep in sweeps]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise BadOption(
-            f"There is more than one experiment {twice[0]!r}; run them separately, each with its own --output"
-        )
+        raise BadOption(f"There is more than one experiment {twice[0]!r}; run each with its own --output")
     return sweeps, invalid
 
 
@@ -203,7 +197,7 @@ def _run_one(sweep: "Sweep", store: "Store", as_json: bool) -> dict[str, str]:
         show_notes([f"some runs cannot run: {_needs(sweep)}"])
     try:
         with progress_bar(len(sweep.runnable())) as bar:
-            shown = RunDisplay(sweep, bar)
+            shown = _Display(sweep, bar)
             failed = run_sweep(sweep, store, RunProgress(shown.begun, shown.images, shown.ended))
         show_notes(shown.cautions)
     except KeyboardInterrupt:
@@ -211,8 +205,77 @@ def _run_one(sweep: "Sweep", store: "Store", as_json: bool) -> dict[str, str]:
         raise typer.Exit(Exit.INTERRUPTED) from None
     finally:
         if not as_json:
-            show_tables(sweep, store)
+            _show_tables(sweep, store)
     return failed
+
+
+def _show_tables(sweep: "Sweep", store: "Store") -> None:
+    """Print the tables of an experiment that have accuracies: the mean over seeds."""
+    from domainadaptor.lab.reports.counts import accuracy
+
+    def value(run: "PlannedRun") -> float | None:
+        record = store.run(run.id) if run.id else None
+        return accuracy([record]) if record is not None and record.kind == "evaluation" and record.scores else None
+
+    for table in sweep.plan().tables:
+        rows = {
+            row.label: [_mean(_mean(map(value, seed)) for seed in row.cells[column]) for column in table.columns]
+            for row in table.rows
+        }
+        if all(number is None for numbers in rows.values() for number in numbers):
+            continue  # it shows another measurement
+        headings = [table.corner, *table.columns, *(["mean"] if table.mean else [])]
+        shown = Table(*(Column(Text(heading)) for heading in headings))  # names of folders are not markup
+        shown.title = Text(f"{table.title}: accuracy in percent; {table.sample}", style="table.title")
+        for label, numbers in rows.items():
+            whole = [_mean(numbers)] if table.mean else []
+            shown.add_row(Text(label), *("" if number is None else f"{number:.1f}" for number in [*numbers, *whole]))
+        out.print(shown)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean; None if a value is missing, or there is none."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(found) else None
+
+
+class _Display:
+    """A progress bar on a terminal, one line per run elsewhere."""
+
+    def __init__(self, sweep: "Sweep", bar: Bar) -> None:
+        self.cautions: dict[str, None] = {}
+        self._sweep, self._bar = sweep, bar
+        self._started, self._ended = time.perf_counter(), 0
+
+    def begun(self, spec: "RunSpec", done: int, total: int) -> None:
+        """Show the next run: row and column, as in the table, and what else distinguishes it."""
+        cell = next(cell for cell in self._sweep.cells if cell.spec is spec)
+        table = self._sweep.experiment.tables[cell.table]
+        text = f"{self._sweep.experiment.name}: {cell.row}"
+        text += f", {table.sweep.option} {cell.column}" if table.sweep else ""
+        text += f" on {'+'.join(spec.domains)}"
+        text += f", {spec.network.label}" if len({c.spec.network.label for c in self._sweep.cells}) > 1 else ""
+        text += f", seed {spec.seed}" if len(table.seeds) > 1 else ""
+        self._text, self._done, self._total = text, done + 1, total
+        self._bar.show(text, done, total)
+
+    def images(self, done: int, total: int) -> None:
+        """Show how many of its images are done."""
+        self._bar.show(f"{self._text}: image {done:,} of {total:,}")
+
+    def ended(self, spec: "RunSpec", record: "AnyRun") -> None:
+        """Print the result if there is no bar to look at, or if it failed."""
+        from domainadaptor.lab.reports.counts import accuracy
+
+        self.cautions |= dict.fromkeys(record.cautions)
+        self._ended += 1
+        left = (time.perf_counter() - self._started) / self._ended * (self._total - self._done) / 60
+        outcome = f"failed: {record.failed}" if record.failed else "measured"
+        if record.kind == "evaluation" and not record.failed:
+            outcome = f"{accuracy([record], 'source'):.1f} -> {accuracy([record]):.1f} %, {record.took:.0f} s"
+        if not err.is_terminal or record.failed:
+            print_text(f"[{self._done}/{self._total}] {self._text}: {outcome}; about {left:.0f} min left", err)
 
 
 def _needs(sweep: "Sweep") -> str:

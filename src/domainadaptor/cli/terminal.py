@@ -65,11 +65,7 @@ Json = Annotated[bool, option(None, "Print JSON instead of text.", RUN, "--json"
 
 
 def find_device(name: str) -> "torch.device":
-    """Return the device of that name.
-
-    Raises:
-        BadOption: It is not available.
-    """
+    """Return the device of that name; BadOption if it is not available."""
     import torch
 
     if name == "auto":
@@ -83,17 +79,13 @@ def find_device(name: str) -> "torch.device":
 
 
 def check_weights(network: str, weights: str | None) -> None:
-    """Check that a network given by name comes with weights.
-
-    Raises:
-        BadOption: It has none.
-    """
+    """Raise BadOption if a network given by name comes without weights."""
     from domainadaptor.lab.networks.weights import is_weights_file
 
     if weights in (None, "none") and not is_weights_file(network):
         raise BadOption(
             f"No weights given for {network!r}. Pass --weights FILE, --weights pretrained for published weights on "
-            "this machine, or a checkpoint written by `domainadaptor train` instead of the name"
+            "this machine, or a checkpoint or run of `domainadaptor train` instead of the name"
         )
 
 
@@ -133,11 +125,6 @@ def progress_bar(total: int | None, what: str = "", lines: bool = False, quiet: 
         yield Bar(progress, what, total, lines and not quiet and not err.is_terminal)
 
 
-def training_bar(what: str, quiet: bool = False) -> Any:
-    """Show a progress bar for training if standard error is a terminal; print one line per epoch otherwise."""
-    return progress_bar(None, what, lines=True, quiet=quiet)
-
-
 class Bar:
     """A progress bar on the screen."""
 
@@ -152,19 +139,13 @@ class Bar:
         self._last = what
         self._progress.update(self._task, advance=1, description=what)
 
-    def say(self, what: str) -> None:
-        """Change the description."""
-        self._progress.update(self._task, description=what)
-
     def at(self, done: int, total: int) -> None:
         """Set how much is done, out of how much."""
         self._progress.update(self._task, completed=done, total=total)
 
-    def show(self, what: str, done: int, total: int) -> None:
-        """Set both."""
+    def show(self, what: str, done: int | None = None, total: int | None = None) -> None:
+        """Set the description and, if given, how much is done."""
         self._progress.update(self._task, description=what, completed=done, total=total)
-
-    preparing = show
 
     def moment(self, moment: "TrainingProgress") -> None:
         """Show loss, accuracy and images per second of a training step; print a line at the end of an epoch."""

@@ -25,8 +25,8 @@ from domainadaptor.cli.terminal import (
     out,
     print_json,
     print_text,
+    progress_bar,
     show_notes,
-    training_bar,
 )
 from domainadaptor.errors import BadOption
 from domainadaptor.options import parse_options
@@ -132,9 +132,9 @@ def _train(
     trained = []
     for sources, targets in splits:
         title = f"without {', '.join(targets)}" if targets else f"on {', '.join(sources)}"
-        with training_bar(title, quiet=not is_main_process()) as bar:
+        with progress_bar(None, title, lines=True, quiet=not is_main_process()) as bar:
             own = recipe.replace(sources=sources)
-            trained.append(Trainer(own, dataset, space, bar.moment, bar.preparing, _command()).train(targets))
+            trained.append(Trainer(own, dataset, space, bar.moment, bar.show, _command()).train(targets))
         if is_main_process() and not quiet:
             _show(trained[-1])
     return trained
