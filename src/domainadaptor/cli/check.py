@@ -7,24 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 from rich.table import Table
 
+from domainadaptor.cli import terminal
 from domainadaptor.cli.options import MethodOptions, parse_method_options
-from domainadaptor.cli.terminal import (
-    BatchSize,
-    Device,
-    Exit,
-    Json,
-    Method,
-    Network,
-    Root,
-    Seed,
-    Size,
-    Weights,
-    find_device,
-    out,
-    print_json,
-    print_text,
-    show_notes,
-)
 
 if TYPE_CHECKING:  # they take seconds to import
     from domainadaptor.adaptation.adaptive_network import LayerReport
@@ -32,16 +16,16 @@ if TYPE_CHECKING:  # they take seconds to import
 
 
 def check(
-    network: Network,
-    weights: Weights = None,
-    root: Root = None,
-    method: Method = "domainadaptor-t",
+    network: terminal.Network,
+    weights: terminal.Weights = None,
+    root: terminal.Root = None,
+    method: terminal.Method = "domainadaptor-t",
     option: MethodOptions = None,
-    size: Size = None,
-    device: Device = "auto",
-    batch_size: BatchSize = 4,
-    seed: Seed = 0,
-    as_json: Json = False,
+    size: terminal.Size = None,
+    device: terminal.Device = "auto",
+    batch_size: terminal.BatchSize = 4,
+    seed: terminal.Seed = 0,
+    as_json: terminal.Json = False,
 ) -> None:
     """Show which layers of a network adapt, and why others do not.
 
@@ -55,7 +39,7 @@ def check(
     from domainadaptor.lab.networks.neutrality import check_neutrality, randomize_norms, relative_change
 
     chosen = parse_method_options(method, option)
-    own = find_device(device)
+    own = terminal.find_device(device)
     loaded = load_network(network, weights, root=root, seed=seed).with_size(size)
     if loaded.random:
         randomize_norms(loaded.network, seed)
@@ -71,7 +55,7 @@ def check(
     change = relative_change(result.logits, domainadaptor.adapt(built, "source")(images))
     layers, report = adaptor.layers(), check_neutrality(built, images)
     if as_json:
-        print_json(
+        terminal.print_json(
             {
                 "network": loaded.name,
                 "classes": len(loaded.classes),
@@ -86,12 +70,12 @@ def check(
     else:
         _show_layers(loaded.name, layers)
         _show_neutrality(report)
-        print_text(f"On random images, {method} changes the logits by {100 * change:.2g} % of the largest.")
-        show_notes([*([result.note] if result.note else []), *loaded.notes])
+        terminal.print_text(f"On random images, {method} changes the logits by {100 * change:.2g} % of the largest.")
+        terminal.show_notes([*([result.note] if result.note else []), *loaded.notes])
         if loaded.random:
-            print_text("No weights given: the weights are random, and so are scale, shift and statistics of the norms.")
+            terminal.print_text("No weights given: the weights and the norm layers are random.")
     if not report.neutral:
-        raise typer.Exit(Exit.NOT_NEUTRAL)
+        raise typer.Exit(terminal.Exit.NOT_NEUTRAL)
 
 
 def _show_layers(network: str, layers: "Sequence[LayerReport]") -> None:
@@ -103,14 +87,13 @@ def _show_layers(network: str, layers: "Sequence[LayerReport]") -> None:
     for (kind, adapts, why), names in groups.items():
         shown = names[0] if len(names) == 1 else f"{len(names)}: {names[0]} … {names[-1]}"
         table.add_row(shown, kind, "yes" if adapts else "no", why)
-    out.print(table)
-    adapting = sum(layer.adapts for layer in layers)
-    print_text(f"{adapting} of {len(layers)} norm layers adapt.")
+    terminal.out.print(table)
+    terminal.print_text(f"{sum(layer.adapts for layer in layers)} of {len(layers)} norm layers adapt.")
 
 
 def _show_neutrality(report: "NeutralityReport") -> None:
     verdict = "[green]neutral[/green]" if report.neutral else "[red]NOT neutral[/red]"
     same = "identical to" if report.same_bits else "[red]different from[/red]"
     folded = "" if report.folded_error is None else f"; folded, in float64, they differ by {report.folded_error:.1e}"
-    out.print(f"Wrapping is {verdict}: without adaptation the logits are {same} the source model's{folded}.",
-              highlight=False)  # fmt: skip
+    text = f"Wrapping is {verdict}: without adaptation the logits are {same} the source model's{folded}."
+    terminal.out.print(text, highlight=False)

@@ -9,25 +9,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from domainadaptor.cli import terminal
 from domainadaptor.cli.help import DATA, NETWORK, RUN, TRAINING
 from domainadaptor.cli.options import DataOptions, parse_data_options, split_pairs
-from domainadaptor.cli.terminal import (
-    Cache,
-    Dataset,
-    Device,
-    Exit,
-    Json,
-    Root,
-    Seed,
-    Size,
-    err,
-    find_device,
-    out,
-    print_json,
-    print_text,
-    progress_bar,
-    show_notes,
-)
 from domainadaptor.errors import BadOption
 from domainadaptor.options import parse_options
 
@@ -47,12 +31,12 @@ Splits = list[tuple[tuple[str, ...], list[str]]]  # source and target domains of
 
 def train(
     context: typer.Context,
-    dataset: Dataset,
+    dataset: terminal.Dataset,
     target: Annotated[Texts, _option("DOMAIN", "The held-out domain; repeatable. Default: each in turn.", DATA)] = None,
     source: Annotated[
         Texts, _option("DOMAIN", "Train once, on these domains only; the others are targets.", DATA)
     ] = None,
-    root: Root = None,
+    root: terminal.Root = None,
     data_option: DataOptions = None,
     network: Annotated[
         str, _option("NAME", "A torchvision, timm or CIFAR network, such as resnet18.", NETWORK)
@@ -60,7 +44,7 @@ def train(
     weights: Annotated[
         str, _option("WEIGHTS", "To start from: pretrained (published), none (random), a file, or a run.", NETWORK)
     ] = "pretrained",
-    size: Size = None,
+    size: terminal.Size = None,
     norm: Annotated[str, _option("KIND", "Norm layers: batch, or iabn (for NOTE).", NETWORK)] = "batch",
     head_bias: Annotated[bool, _option("", "Give the head a bias; the paper's has none.", NETWORK)] = False,
     algorithm: Annotated[str, _option("NAME", "erm, mldg, fsdcl, mvrml, arm …: see `algorithms`.")] = "erm",
@@ -76,11 +60,11 @@ def train(
     schedule: Annotated[str, _option("NAME", "step (a tenth of --lr after 80 % of the epochs) or cosine.")] = "step",
     warmup: Annotated[float, _option("EPOCHS", "Epochs of linear warm-up.")] = 0.0,
     precision: Annotated[str, _option("TYPE", "float32, or bfloat16 for mixed precision.")] = "float32",
-    seed: Seed = 0,
-    device: Device = "auto",
+    seed: terminal.Seed = 0,
+    device: terminal.Device = "auto",
     output: Annotated[Path | None, _option("FOLDER", "Folder of the runs. Default: your cache.", RUN)] = None,
-    cache: Cache = True,
-    as_json: Json = False,
+    cache: terminal.Cache = True,
+    as_json: terminal.Json = False,
 ) -> None:
     """Train a network, holding out each domain in turn.
 
@@ -98,7 +82,7 @@ def train(
     texts = split_pairs(option, example="beta=0.5")
     select_texts = split_pairs(select_option, "--select-option", "ratio=0.2")
     opened = open_dataset(dataset, root, **parse_data_options(dataset, data_option))
-    show_notes(filter(None, [differs_from_published(dataset, opened)]))
+    terminal.show_notes(filter(None, [differs_from_published(dataset, opened)]))
     runs, images = (output or cache_folder()) / "runs", cache_folder() / "images" if cache else None
     settings = {name: context.params[name] for name in TrainingRecipe.model_fields if name in context.params}
     settings["dataset"], settings["task"] = opened, task or ()
@@ -107,19 +91,20 @@ def train(
     recipe = make_recipe(runs=runs, **settings)
     torch.backends.cudnn.deterministic = True  # the same command gives the same weights, on a GPU too
     try:
-        with torchrun_group(find_device(device)) as own:
+        with torchrun_group(terminal.find_device(device)) as own:
             space = TrainingWorkspace(own, root, runs, images, find_start_weights(weights, runs))
             trained = _train(recipe, opened, space, _splits(opened, source or [], target or []), quiet=as_json)
             shows = is_main_process()  # known inside the group only
     except KeyboardInterrupt:
-        print_text("interrupted: run the same command again to resume after the last complete epoch", err)
-        raise typer.Exit(Exit.INTERRUPTED) from None
+        hint = "run the same command again to resume after the last complete epoch"
+        terminal.print_text(f"interrupted: {hint}", terminal.err)
+        raise typer.Exit(terminal.Exit.INTERRUPTED) from None
     if shows and as_json:
-        print_json([one.to_dict() for one in trained])
+        terminal.print_json([one.to_dict() for one in trained])
     elif shows:
         _show_table(trained)
     if shows and any(one.record.unreadable for one in trained):
-        raise typer.Exit(Exit.SOME_SKIPPED)
+        raise typer.Exit(terminal.Exit.SOME_SKIPPED)
 
 
 def _train(
@@ -132,7 +117,7 @@ def _train(
     trained = []
     for sources, targets in splits:
         title = f"without {', '.join(targets)}" if targets else f"on {', '.join(sources)}"
-        with progress_bar(None, title, lines=True, quiet=not is_main_process()) as bar:
+        with terminal.progress_bar(None, title, lines=True, quiet=not is_main_process()) as bar:
             own = recipe.replace(sources=sources)
             trained.append(Trainer(own, dataset, space, bar.moment, bar.show, _command()).train(targets))
         if is_main_process() and not quiet:
@@ -171,11 +156,11 @@ def _show(trained: "TrainedNetwork") -> None:
     accuracies = ", ".join(f"{name} {value:.1f} %" for name, value in record.target_accuracy.items())
     targets = f", target {accuracies}" if accuracies else ""
     validation = f"source validation {record.source_validation.accuracy:.1f} %"
-    print_text(f"{validation}{targets}; {record.seconds / 60:.1f} min; {record.chosen}")
-    print_text(f"  {trained.checkpoint}")
-    show_notes([record.note] if record.note else [])
+    terminal.print_text(f"{validation}{targets}; {record.seconds / 60:.1f} min; {record.chosen}")
+    terminal.print_text(f"  {trained.checkpoint}")
+    terminal.show_notes([record.note] if record.note else [])
     if record.skipped:
-        show_notes([f"{len(record.skipped)} files were skipped; the record lists them"])
+        terminal.show_notes([f"{len(record.skipped)} files were skipped; the record lists them"])
 
 
 def _show_table(trained: "list[TrainedNetwork]") -> None:
@@ -185,4 +170,4 @@ def _show_table(trained: "list[TrainedNetwork]") -> None:
             validation = f"{record.source_validation.accuracy:.1f}"
             table.add_row(Text(name), validation, f"{value:.1f}", f"{record.seconds / 60:.1f}")
     if table.row_count:
-        out.print(table)
+        terminal.out.print(table)
