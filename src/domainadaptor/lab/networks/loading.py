@@ -121,18 +121,8 @@ def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) ->
             f"{path.name} was trained with different preprocessing from the default of {card.network}; using its own "
             f"({own.sentence()}) instead of the default ({usual.sentence()})"
         )
-    return LoadedNetwork(
-        checkpoint.build(path),
-        card.network,
-        card.classes,
-        own,
-        own.size,
-        tuple(notes),
-        heads=checkpoint.heads,
-        dataset=card.dataset,
-        recipe=card.recipe,
-        sources=card.sources,
-    )
+    loaded = LoadedNetwork(checkpoint.build(path), card.network, card.classes, own, own.size, tuple(notes))
+    return replace(loaded, heads=checkpoint.heads, dataset=card.dataset, recipe=card.recipe, sources=card.sources)
 
 
 def _from_file(spec: NetworkSpec, path: Path, classes: Sequence[str]) -> LoadedNetwork:

@@ -33,7 +33,10 @@ def check_neutrality(network: nn.Module, images: Tensor) -> NeutralityReport:
         unfolded = adapt(network, "adamixbn", alpha=1.0, fold=False)(images)
     except UnsupportedNetwork:
         return NeutralityReport(torch.equal(_without_step(network, images), expected), None)
-    return NeutralityReport(torch.equal(unfolded, expected), _folded_error(network, images))
+    exact, images = copy.deepcopy(network).cpu().double(), images.cpu().double()
+    source, folded = adapt(exact, "source")(images), adapt(exact, "adamixbn", alpha=1.0)(images)
+    error = float((folded - source).norm() / source.norm().clamp(min=1e-300))
+    return NeutralityReport(torch.equal(unfolded, expected), error)
 
 
 def _without_step(network: nn.Module, images: Tensor) -> Tensor:
@@ -41,13 +44,6 @@ def _without_step(network: nn.Module, images: Tensor) -> Tensor:
         return adapt(network, "tent").adapt(images).before
     except UnsupportedNetwork:  # no norm layer can be replaced, so none is
         return adapt(network, "source").adapt(images).before
-
-
-def _folded_error(network: nn.Module, images: Tensor) -> float:
-    exact, images = copy.deepcopy(network).cpu().double(), images.cpu().double()
-    expected = adapt(exact, "source")(images)
-    folded = adapt(exact, "adamixbn", alpha=1.0)(images)
-    return float((folded - expected).norm() / expected.norm().clamp(min=1e-300))
 
 
 def relative_change(logits: Tensor, source: Tensor) -> float:
@@ -61,11 +57,13 @@ def randomize_norms(network: nn.Module, seed: int) -> None:
     with torch.no_grad():
         for module in network.modules():
             tensors = {**module._parameters, **module._buffers}
-            if (mean := tensors.get("running_mean")) is None:
+            if tensors.get("running_mean") is None:
                 continue
-            mean.copy_(0.3 * torch.randn(mean.shape, generator=generator))
-            for name, low in (("running_var", 0.5), ("weight", 0.75)):
+            for name, low, draw, scale in (
+                ("running_mean", 0.0, torch.randn, 0.3),
+                ("running_var", 0.5, torch.rand, 1.0),
+                ("weight", 0.75, torch.rand, 1.0),
+                ("bias", 0.0, torch.randn, 0.2),
+            ):
                 if (tensor := tensors.get(name)) is not None:
-                    tensor.copy_(low + torch.rand(tensor.shape, generator=generator))
-            if (bias := tensors.get("bias")) is not None:
-                bias.copy_(0.2 * torch.randn(bias.shape, generator=generator))
+                    tensor.copy_(low + scale * draw(tensor.shape, generator=generator))

@@ -2,8 +2,9 @@
 
 import importlib.util
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torchvision
 from torch import Tensor, nn
@@ -15,8 +16,7 @@ from domainadaptor.lab.networks.weights import EXTRA_HEADS, load_weights, match_
 from domainadaptor.lab.networks.zoo import NetworkSpec
 
 
-@dataclass(frozen=True)
-class _Published:
+class _Published(NamedTuple):
     """Where weights are: a file below the data root, or in an installed package."""
 
     file: str = ""
@@ -49,8 +49,7 @@ _KNOWN = {
 }
 
 
-@dataclass(frozen=True)
-class PretrainedWeights:
+class PretrainedWeights(NamedTuple):
     """Published weights with their classes and preprocessing."""
 
     tensors: dict[str, Tensor]

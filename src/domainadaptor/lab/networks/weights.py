@@ -126,11 +126,8 @@ def _state_dict(loaded: object, path: Path) -> dict[str, Tensor]:
 
 
 def _is_state_dict(value: object) -> bool:
-    return (
-        isinstance(value, dict)
-        and bool(value)
-        and all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in value.items())
-    )
+    items = value.items() if isinstance(value, dict) else ()
+    return bool(items) and all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in items)
 
 
 def match_names(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -181,18 +178,13 @@ def _shape_message(
 
 def check_values(weights: Mapping[str, Tensor], path: Path) -> None:
     """Refuse tensors that no trained network has."""
-    problems: tuple[tuple[str, Callable[[str, Tensor], object]], ...] = (
-        ("tensors without values, quantized or sparse (expected ordinary ones)", lambda _, t: _is_odd(t)),
-        ("NaN or infinity (the training failed, or the file is corrupt)", lambda _, t: not t.isfinite().all()),
-        ("negative variances (the file is corrupt)", lambda key, t: key.endswith("running_var") and (t < 0).any()),
-    )
-    for problem, is_bad in problems:
-        if bad := [key for key, tensor in weights.items() if is_bad(key, tensor)]:
-            raise BadFile(f"{str(path)!r} has {problem} in {join_names(bad)}")
-
-
-def _is_odd(tensor: Tensor) -> bool:
-    return tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided
+    for key, tensor in weights.items():
+        if tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided:
+            raise BadFile(f"{str(path)!r}: expected ordinary tensors, but {key} has no values, is quantized or sparse")
+        if not tensor.isfinite().all():
+            raise BadFile(f"{str(path)!r} has NaN or infinity in {key}; the training failed, or the file is corrupt")
+        if key.endswith("running_var") and (tensor < 0).any():
+            raise BadFile(f"{str(path)!r} has negative variances in {key}; the file is corrupt")
 
 
 def join_names(names: Sequence[str]) -> str:

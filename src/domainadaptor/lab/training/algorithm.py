@@ -29,13 +29,18 @@ class OptimizerSettings:
 
 
 class Algorithm(nn.Module, ABC):
-    """Trains a network. A subclass writes `update`, and adds what it trains besides the network to `heads`."""
+    """Trains a network. A subclass writes `update`, and adds what it trains besides the network to `heads`.
+
+    Options become attributes.
+    """
 
     rounds = 1  # batches per domain and update
     adapts = False  # whether it adapts to a batch before predicting it
 
-    def __init__(self, network: nn.Module, settings: OptimizerSettings) -> None:
+    def __init__(self, network: nn.Module, settings: OptimizerSettings, **options: Any) -> None:
         super().__init__()
+        for name, value in options.items():
+            setattr(self, name, value)
         self.network = network
         self.settings = settings
         self.head = find_head(network, settings.classes)
@@ -81,12 +86,13 @@ class Algorithm(nn.Module, ABC):
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["factor"]
 
-    def step(self, loss: Tensor) -> None:
-        """Take one step of the outer optimizer."""
-        self.optimizer.zero_grad(set_to_none=True)
+    def step(self, loss: Tensor, optimizer: Optimizer | None = None) -> None:
+        """Take one step, of the outer optimizer by default."""
+        optimizer = optimizer or self.optimizer
+        optimizer.zero_grad(set_to_none=True)
         loss.backward()
         average_gradients(self.parameters())
-        self.optimizer.step()
+        optimizer.step()
 
     def resume_state(self) -> dict[str, Any]:
         """Return everything that a later process needs to resume."""

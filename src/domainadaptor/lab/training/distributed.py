@@ -13,30 +13,30 @@ from domainadaptor.lab.data.loaders import DomainBatch
 
 def world_size() -> int:
     """Return the number of processes; 1 without torchrun."""
-    return dist.get_world_size() if _together() else 1
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def is_main_process() -> bool:
     """Return whether this process writes the files."""
-    return not _together() or dist.get_rank() == 0
+    return world_size() == 1 or dist.get_rank() == 0
 
 
 def barrier() -> None:
     """Wait for all processes."""
-    if _together():
+    if world_size() > 1:
         dist.barrier()
 
 
 def broadcast_parameters(module: nn.Module) -> None:
     """Copy parameters and buffers of the main process to all processes."""
-    if _together():
+    if world_size() > 1:
         for tensor in [*module.parameters(), *module.buffers()]:
             dist.broadcast(tensor.detach(), src=0)
 
 
 def local_share(batch: DomainBatch) -> DomainBatch:
     """Return this process's share of a batch; all of it if there are fewer images than processes."""
-    if not _together() or len(batch.labels) < world_size():
+    if world_size() == 1 or len(batch.labels) < world_size():
         return batch
     rank, step = dist.get_rank(), world_size()
     return batch._replace(images=batch.images[rank::step], labels=batch.labels[rank::step])
@@ -44,13 +44,13 @@ def local_share(batch: DomainBatch) -> DomainBatch:
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
     """Average the gradients over all processes."""
-    if _together():
+    if world_size() > 1:
         _average(p.grad for p in parameters if p.grad is not None)
 
 
 def average_statistics(module: nn.Module) -> None:
     """Average the running statistics over all processes, which saw different shares."""
-    if _together():
+    if world_size() > 1:
         _average(buffer for buffer in module.buffers() if buffer.is_floating_point())
 
 
@@ -69,10 +69,6 @@ def torchrun_group(device: torch.device) -> Iterator[torch.device]:
         dist.barrier()
     finally:
         dist.destroy_process_group()
-
-
-def _together() -> bool:
-    return dist.is_available() and dist.is_initialized()
 
 
 @torch.no_grad()

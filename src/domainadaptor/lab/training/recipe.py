@@ -135,27 +135,22 @@ def make_recipe(
         raise BadOption(f"train has no option {unknown[0]!r}; {suggestion(unknown[0], TrainingRecipe.model_fields)}")
     if task and "tasks" in (option or {}):
         raise BadOption("Tasks given twice (--task and --option tasks=); use one")
-    spec = find_network(network)
-    start = find_start_weights(weights, runs)
+    spec, start, path = find_network(network), find_start_weights(weights, runs), Path(weights)
+    if path.is_file() and path.resolve().is_relative_to(runs.resolve()):
+        weights = path.parent.name  # the name of a run or a file is the same on every machine
+    elif path.is_file() and is_weights_file(path.name):
+        weights = path.name
     return TrainingRecipe(
         dataset=dataset.name,
         data=dataset.fingerprint(),
         network=spec.name,
-        weights=weights if start is None else _portable_name(weights, runs),
+        weights=weights,
         start="" if start is None else digest_of(start)[:12],
         size=size or spec.preprocessing.size,
         options=dict(option or {}) | ({"tasks": list(task)} if task else {}),
         select_options=dict(select_option or {}),
         **others,
     )
-
-
-def _portable_name(weights: str, runs: Path) -> str:
-    """Return the name of the run or of the file: both are the same on every machine."""
-    path = Path(weights)
-    if path.is_file() and path.resolve().is_relative_to(runs.resolve()):
-        return path.parent.name
-    return path.name if path.is_file() and is_weights_file(path.name) else weights
 
 
 def find_start_weights(weights: str, runs: Path) -> Path | None:

@@ -76,7 +76,7 @@ class Trainer:
         record_file, checkpoint = folder / RECORD_FILE, folder / CHECKPOINT_FILE
         with owned(folder) if distributed.is_main_process() else nullcontext():
             if record_file.is_file() and checkpoint.is_file():
-                record = _read(record_file)
+                record = self._finished(record_file)
             else:
                 record = self._train(folder)
                 _write(record_file, record)
@@ -87,6 +87,15 @@ class Trainer:
                 record = record.model_copy(update={"target_accuracy": accuracy})
                 _write(record_file, record)
         return TrainedNetwork(record, checkpoint)
+
+    def _finished(self, path: Path) -> TrainingRecord:
+        try:
+            return read_training(path)
+        except ValueError as error:
+            raise BadFile(
+                f"Record {str(path)!r} is corrupt ({error}). {CHECKPOINT_FILE} in the same folder can still be used; "
+                "to train again, to the same weights and a new record, delete the corrupt file"
+            ) from error
 
     def _train(self, folder: Path) -> TrainingRecord:
         recipe, device, dataset = self.recipe, self.workspace.device, self.dataset
@@ -164,7 +173,16 @@ class Trainer:
             "seconds_of_this_process": seconds,
             "epochs": epochs,
             "statistics_variance": outcome["statistics_variance"],
-            "environment": _environment(self.workspace.device),
+            "environment": {
+                "domainadaptor": domainadaptor.__version__,
+                "commit": revision(),
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+                "device": str(self.workspace.device),
+                "threads": torch.get_num_threads(),
+                "processes": distributed.world_size(),
+                "machine": platform.machine(),
+            },
             "command": self.command,
         }
         return TrainingRecord.model_validate_json(json.dumps(content, allow_nan=False))
@@ -228,29 +246,6 @@ def _try_a_step(algorithm: Algorithm, recipe: TrainingRecipe, device: torch.devi
             f"{recipe.network} cannot be trained with {recipe.algorithm} at {recipe.size}x{recipe.size} and {each} "
             f"images per step from each of {len(recipe.sources)} domains: {str(error).splitlines()[0]}; choose another "
             "--size, --batch-size or --network"
-        ) from error
-
-
-def _environment(device: torch.device) -> dict[str, Any]:
-    return {
-        "domainadaptor": domainadaptor.__version__,
-        "commit": revision(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "device": str(device),
-        "threads": torch.get_num_threads(),
-        "processes": distributed.world_size(),
-        "machine": platform.machine(),
-    }
-
-
-def _read(path: Path) -> TrainingRecord:
-    try:
-        return read_training(path)
-    except ValueError as error:
-        raise BadFile(
-            f"Record {str(path)!r} is corrupt ({error}). {CHECKPOINT_FILE} in the same folder can still be used; to "
-            "train again, to the same weights and a new record, delete the corrupt file"
         ) from error
 
 

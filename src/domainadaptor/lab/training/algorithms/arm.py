@@ -1,7 +1,7 @@
 """ARM: networks trained to be adapted to batches of one domain. Zhang et al., NeurIPS 2021."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -49,10 +49,12 @@ class DomainwiseARM(Algorithm):
 class LearnedLossARM(DomainwiseARM):
     """Cross-entropy after one inner step on a learned loss per domain, differentiated through that step."""
 
-    def __init__(self, network: nn.Module, settings: OptimizerSettings, inner_lr: float, learns: str) -> None:
-        super().__init__(network, settings)
+    inner_lr: float
+    learns: str
+
+    def __init__(self, network: nn.Module, settings: OptimizerSettings, **options: Any) -> None:
+        super().__init__(network, settings, **options)
         self.heads[LEARNED_LOSS] = LearnedLoss(settings.classes)
-        self.inner_lr, self.learns = inner_lr, learns
         if not self._learning():
             raise UnsupportedNetwork(
                 f"{type(network).__name__} has no batch norm with scale and shift for the inner step; "
@@ -126,7 +128,7 @@ def arm(
         if name not in used and value != defaults_of(arm)[name]:
             raise BadOption(f"{name}={value!r} has no effect with variant={variant!r}: leave it out")
     if variant == "ll":
-        return LearnedLossARM(network, settings, inner_lr, learns)
+        return LearnedLossARM(network, settings, inner_lr=inner_lr, learns=learns)
     if variant == "cml":
         return ContextARM(ContextNetwork(network, context), settings)
     return DomainwiseARM(network, settings)

@@ -20,23 +20,12 @@ __all__ = ["fsdcl"]
 class FSDCL(Algorithm):
     """Cross-entropy, consistency with a stylized pass, and contrast between classes of the same domain."""
 
-    def __init__(
-        self,
-        network: nn.Module,
-        settings: OptimizerSettings,
-        stage: str,
-        consistency: float,
-        contrast: float,
-        spread: float,
-        sharpness: float,
-        temperature: float,
-    ) -> None:
-        super().__init__(network, settings)
-        stages = [name for name, _ in network.named_children()]
-        if stage not in dict(network.named_modules()):
-            raise BadOption(f"stage={stage!r}: the network has no such part; {suggestion(stage, stages)}")
-        self.stage, self.consistency, self.contrast = stage, consistency, contrast
-        self.spread, self.sharpness, self.temperature = spread, sharpness, temperature
+    stage: str
+    consistency: float
+    contrast: float
+    spread: float
+    sharpness: float
+    temperature: float
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """Take one step on the joint batch."""
@@ -134,4 +123,9 @@ def fsdcl(
         sharpness: Temperature of the plain prediction that the stylized one must agree with.
         temperature: Temperature of the contrastive loss.
     """
-    return FSDCL(network, settings, stage, consistency, contrast, spread, sharpness, temperature)
+    if stage not in dict(network.named_modules()):
+        stages = [name for name, _ in network.named_children()]
+        raise BadOption(f"stage={stage!r}: the network has no such part; {suggestion(stage, stages)}")
+    weights = {"consistency": consistency, "contrast": contrast}
+    styles = {"stage": stage, "spread": spread, "sharpness": sharpness, "temperature": temperature}
+    return FSDCL(network, settings, **weights, **styles)

@@ -17,9 +17,8 @@ __all__ = ["mldg"]
 class MLDG(Algorithm):
     """Holds out one domain per step: loss on the others, plus loss on that one after a step on the others."""
 
-    def __init__(self, network: nn.Module, settings: OptimizerSettings, beta: float, second_order: bool) -> None:
-        super().__init__(network, settings)
-        self.beta, self.second_order = beta, second_order
+    beta: float
+    second_order: bool
 
     def update(self, batches: Sequence[DomainBatch], draw: torch.Generator) -> dict[str, float]:
         """Take one outer step."""
@@ -57,4 +56,4 @@ def mldg(
         beta: Weight of the loss on the held-out source domain.
         second_order: Differentiate through the inner step; off in the paper's program.
     """
-    return MLDG(network, settings, beta, second_order)
+    return MLDG(network, settings, beta=beta, second_order=second_order)

@@ -13,7 +13,6 @@ from torch.optim import Optimizer
 from domainadaptor.lab.data.loaders import DomainBatch
 from domainadaptor.lab.networks.statistics import reestimate_statistics
 from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
-from domainadaptor.lab.training.distributed import average_gradients
 from domainadaptor.option_types import Count, Positive
 
 __all__ = ["mvrml"]
@@ -22,12 +21,13 @@ __all__ = ["mvrml"]
 class MVRML(Algorithm):
     """Each trajectory splits the domains at random, and steps on some, then on the rest, several times."""
 
-    def __init__(
-        self, network: nn.Module, settings: OptimizerSettings, trajectories: int, length: int, outer_lr: float
-    ) -> None:
-        super().__init__(network, settings)
-        self.trajectories, self.length, self.outer_lr = trajectories, length, outer_lr
-        self.rounds = trajectories * length
+    trajectories: int
+    length: int
+    outer_lr: float
+
+    def __init__(self, network: nn.Module, settings: OptimizerSettings, **options: Any) -> None:
+        super().__init__(network, settings, **options)
+        self.rounds = self.trajectories * self.length
         self._walker = torch.optim.Adam(self._groups(), lr=settings.lr, weight_decay=settings.weight_decay)
 
     @cached_property
@@ -76,10 +76,7 @@ class MVRML(Algorithm):
             torch.clear_autocast_cache()  # it holds weights from before the last step
             logits = self.network(images)
             loss = F.cross_entropy(logits, labels)
-            self._walker.zero_grad(set_to_none=True)
-            loss.backward()
-            average_gradients(self.network.parameters())
-            self._walker.step()
+            self.step(loss, self._walker)
             losses.append(float(loss.detach()))
             right.append(accuracy(logits.detach(), labels))
         return sum(losses) / len(losses), sum(right) / len(right)
@@ -118,4 +115,4 @@ def mvrml(
         length: Steps per trajectory, each on all domains.
         outer_lr: Fraction of the way to the mean of the ends.
     """
-    return MVRML(network, settings, trajectories, length, outer_lr)
+    return MVRML(network, settings, trajectories=trajectories, length=length, outer_lr=outer_lr)
