@@ -10,7 +10,6 @@ from rich.table import Table
 
 from domainadaptor.cli.process import one_thread
 from domainadaptor.cli.terminal import BatchSize, Device, Json, Seed, find_device, out, print_json, progress_bar
-from domainadaptor.errors import BadFile
 
 if TYPE_CHECKING:  # it takes seconds to import
     from domainadaptor.lab.demo.run import DemoReport
@@ -46,11 +45,9 @@ def demo(
     """
     from domainadaptor.lab.demo.picture import draw
     from domainadaptor.lab.demo.run import amount_of_work, run_demo
+    from domainadaptor.lab.files import make_folder
 
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadFile(f"Cannot create {str(output)!r}: {error.strerror}; pass another --output") from error
+    make_folder(output)
     with one_thread(), progress_bar(total=amount_of_work()) as bar:
         report = run_demo(find_device(device), batch_size, seed, bar.step)
     draw(report, output / "demo.png")
@@ -73,8 +70,8 @@ def _show(report: "DemoReport", output: Path) -> None:
         table.add_column(column, justify="right", no_wrap=True)
     for part in INGREDIENTS:
         accuracies = [f"{report.accuracy(part.method, style):.1f}" for style in report.in_domain]
-        gain = f"{report.mean(part.method) - report.mean(part.builds_on):+.1f}" if part.builds_on else ""
-        table.add_row(part.method, part.adds, *accuracies, f"{report.mean(part.method):.1f}", gain)
+        gain = f"{report.accuracy(part.method) - report.accuracy(part.builds_on):+.1f}" if part.builds_on else ""
+        table.add_row(part.method, part.adds, *accuracies, f"{report.accuracy(part.method):.1f}", gain)
     out.print(table, highlight=False)
     known = report.in_domain.values()
     text = _EXPLANATION.format(

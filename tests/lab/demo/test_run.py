@@ -20,13 +20,13 @@ def test_every_method_on_every_style_repeatably(monkeypatch, tmp_path):
     report = quick(monkeypatch, ticks.append)
     assert len(ticks) == amount_of_work()
     assert list(report.in_domain) == list(STYLES)
-    assert len(report.scores) == 4 * len(INGREDIENTS)
-    assert all(score.images == 600 for score in report.scores)
+    assert len(report.correct) == 4 * len(INGREDIENTS)
+    assert report.images == 600
     again = quick(monkeypatch)
-    assert [s.correct for s in report.scores] == [s.correct for s in again.scores]
+    assert report.correct == again.correct
 
-    source = [score.correct for score in report.scores if score.method == "source"]
-    assert report.mean("source") == 100 * sum(source) / 2400
+    source = [report.correct["source", style] for style in STYLES]
+    assert report.accuracy("source") == 100 * sum(source) / 2400
     assert report.accuracy("source", "pen") == 100 * source[1] / 600
     draw(report, tmp_path / "demo.png")
     assert (tmp_path / "demo.png").read_bytes()[:4] == b"\x89PNG"

@@ -1,8 +1,8 @@
 """Leave each style out in turn: train on the other three, then test every method on it."""
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 import domainadaptor
 from domainadaptor.lab.data.sets.digits import CLASSES, STYLES, Digits, load_digits, render
-from domainadaptor.lab.demo.network import SmallResNet, steps, train
+from domainadaptor.lab.demo.network import steps, train
 
 Progress = Callable[[str], None]
 
@@ -40,41 +40,28 @@ INGREDIENTS = (
 
 
 @dataclass(frozen=True)
-class StyleScore:
-    """One method on one held-out style."""
-
-    style: str
-    method: str
-    correct: int
-    images: int
-    seconds: float
-
-    @property
-    def accuracy(self) -> float:
-        """Accuracy in percent."""
-        return 100 * self.correct / self.images
-
-
-@dataclass(frozen=True)
 class DemoReport:
-    """Every method on every held-out style, and the in-domain accuracy of the networks."""
+    """Every method on every held-out style, and the in-domain accuracy of the networks, in percent."""
 
-    scores: tuple[StyleScore, ...]
-    in_domain: dict[str, float]  # held-out style -> percent on test digits in the three styles of the training
+    correct: dict[tuple[str, str], int]  # method and held-out style -> correct predictions
+    seconds: dict[tuple[str, str], float]
+    images: int  # per style
+    in_domain: dict[str, float]  # held-out style -> on test digits in the three styles of the training
     batch_size: int
     seed: int
 
-    def accuracy(self, method: str, style: str) -> float:
-        """Accuracy of a method on a style, in percent."""
-        return next(score.accuracy for score in self.scores if (score.method, score.style) == (method, style))
-
-    def mean(self, method: str) -> float:
-        """Accuracy of a method over all styles, in percent."""
-        scores = [score for score in self.scores if score.method == method]
-        return 100 * sum(s.correct for s in scores) / sum(s.images for s in scores)
+    def accuracy(self, method: str, *styles: str) -> float:
+        """Return the accuracy of a method on some styles, in percent; on all of them if none is given."""
+        chosen = styles or tuple(self.in_domain)
+        return 100 * sum(self.correct[method, style] for style in chosen) / (self.images * len(chosen))
 
     def as_json(self) -> dict[str, object]:
         """Return everything, for programs."""
+        scores = [
+            {"style": style, "method": method, "correct": correct, "images": self.images}
+            | {"seconds": self.seconds[method, style], "accuracy": self.accuracy(method, style)}
+            for (method, style), correct in self.correct.items()
+        ]
         return {
             "version": domainadaptor.__version__,
             "torch": torch.__version__,
@@ -82,30 +69,36 @@ class DemoReport:
             "batch_size": self.batch_size,
             "options": {part.method: part.options for part in INGREDIENTS},
             "accuracy_in_domain": self.in_domain,
-            "mean_accuracy": {part.method: self.mean(part.method) for part in INGREDIENTS},
-            "scores": [{**asdict(score), "accuracy": score.accuracy} for score in self.scores],
+            "mean_accuracy": {part.method: self.accuracy(part.method) for part in INGREDIENTS},
+            "scores": scores,
         }
 
 
 def run_demo(device: torch.device, batch_size: int, seed: int, progress: Progress) -> DemoReport:
     """Train four networks, each without one style, and test every method on that style.
 
-    Args:
-        device: Where everything runs.
-        batch_size: Test images per batch.
-        seed: Seed of the training; the digits and their styles are always the same.
-        progress: Called with a description, `amount_of_work` times.
+    `progress` is called with a description, `amount_of_work` times. The digits and their styles are always the same.
     """
     training, testing = load_digits()
-    scores, in_domain = [], {}
+    report = DemoReport({}, {}, len(testing.labels), {}, batch_size, seed)
     for style in STYLES:
-        network = _train_without(style, training, device, seed, partial(progress, f"training without {style}"))
-        in_domain[style] = _in_domain(network, style, testing, device)
-        images = _normalized(testing.ink, style).to(device)
+        others = [other for other in STYLES if other != style]
+        images, labels = _drawn(training, others, device)
+        network = train(images, labels, len(CLASSES), seed, partial(progress, f"training without {style}"))
+        images, labels = _drawn(testing, others, device)
+        with torch.no_grad():
+            logits = torch.cat([network(chunk) for chunk in images.split(256)])
+        report.in_domain[style] = 100 * _correct(logits, labels) / len(images)
+        images, labels = _drawn(testing, [style], device)
         for part in INGREDIENTS:
             progress(f"{part.method} on {style}")
-            scores.append(_score(network, part, style, images.split(batch_size), testing.labels, seed))
-    return DemoReport(tuple(scores), in_domain, batch_size, seed)
+            seeded: dict[str, Any] = {"seed": seed} if "seed" in domainadaptor.method_info(part.method).defaults else {}
+            adaptor = domainadaptor.adapt(network, part.method, **part.options, **seeded)
+            start = time.perf_counter()
+            logits = domainadaptor.predict(adaptor, images.split(batch_size))
+            report.seconds[part.method, style] = time.perf_counter() - start
+            report.correct[part.method, style] = _correct(logits, labels)
+    return report
 
 
 def amount_of_work() -> int:
@@ -120,37 +113,11 @@ def sample_images(style: str, count: int) -> Tensor:
     return render(testing.ink, style)[:count]
 
 
-def _train_without(
-    style: str, digits: Digits, device: torch.device, seed: int, tick: Callable[[], None]
-) -> SmallResNet:
-    others = [other for other in STYLES if other != style]
-    images = torch.cat([_normalized(digits.ink, other) for other in others]).to(device)
-    labels = digits.labels.repeat(len(others)).to(device)
-    return train(images, labels, len(CLASSES), seed, tick)
-
-
-def _in_domain(network: SmallResNet, style: str, digits: Digits, device: torch.device) -> float:
-    others = [other for other in STYLES if other != style]
-    images = torch.cat([_normalized(digits.ink, other) for other in others]).to(device)
-    with torch.no_grad():
-        logits = torch.cat([network(chunk) for chunk in images.split(256)])
-    return 100 * _correct(logits, digits.labels.repeat(len(others))) / len(images)
-
-
-def _score(
-    network: SmallResNet, part: Ingredient, style: str, batches: tuple[Tensor, ...], labels: Tensor, seed: int
-) -> StyleScore:
-    seeded: dict[str, Any] = {"seed": seed} if "seed" in domainadaptor.method_info(part.method).defaults else {}
-    adaptor = domainadaptor.adapt(network, part.method, **part.options, **seeded)
-    start = time.perf_counter()
-    logits = domainadaptor.predict(adaptor, batches)
-    seconds = time.perf_counter() - start
-    return StyleScore(style, part.method, _correct(logits, labels), len(labels), seconds)
+def _drawn(digits: Digits, styles: Sequence[str], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return normalized images of the digits in some styles, and their labels."""
+    images = torch.cat([(render(digits.ink, style) - 0.5) / 0.5 for style in styles])
+    return images.to(device), digits.labels.repeat(len(styles)).to(device)
 
 
 def _correct(logits: Tensor, labels: Tensor) -> int:
-    return int((logits.argmax(1).cpu() == labels).sum())
-
-
-def _normalized(ink: Tensor, style: str) -> Tensor:
-    return (render(ink, style) - 0.5) / 0.5
+    return int((logits.argmax(1).cpu() == labels.cpu()).sum())
