@@ -11,6 +11,7 @@ from domainadaptor.cli.help import ADAPTATION, DATA, RUN
 from domainadaptor.cli.options import DataOptions, MethodOptions, parse_data_options, parse_method_options
 from domainadaptor.cli.terminal import (
     BatchSize,
+    Dataset,
     Device,
     Json,
     Method,
@@ -35,13 +36,13 @@ if TYPE_CHECKING:  # it takes seconds to import
 
 def stress(
     network: Network,
-    dataset: Annotated[str, typer.Argument(help="pacs, cifar10-c, digits, folders …: see `data list`.")],
+    dataset: Dataset,
     domain: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             rich_help_panel=DATA,
-            help="Domain of the probe and of most streams, one that the network was trained on. Default: the first.",
+            help="One that the network was trained on; streams draw from it, and the probe. Default: the first.",
         ),
     ] = None,
     weights: Weights = None,
@@ -51,9 +52,7 @@ def stress(
     option: MethodOptions = None,
     guard: Annotated[
         bool | None,
-        typer.Option(
-            "--guard/--no-guard", rich_help_panel=ADAPTATION, help="Only with or only without the guard. Default: both."
-        ),
+        typer.Option(rich_help_panel=ADAPTATION, help="Only with or only without the guard. Default: both."),
     ] = None,
     kind: Annotated[
         list[str] | None,
@@ -81,8 +80,8 @@ def stress(
     from domainadaptor.lab.method_inputs import options_from
     from domainadaptor.lab.networks.loading import load_network
     from domainadaptor.lab.stress.chart import draw
-    from domainadaptor.lab.stress.streams import KINDS, sample
-    from domainadaptor.lab.stress.stress_run import StressConfig, StressTest
+    from domainadaptor.lab.stress.streams import KINDS, LabeledImages, sample
+    from domainadaptor.lab.stress.stress_run import StressTest
     from domainadaptor.options import check_choice
 
     check_weights(network, weights)
@@ -97,17 +96,13 @@ def stress(
     own = options_from(
         method, heads=opened.heads, preprocessing=opened.preprocessing, source_images=images.of_main().images, seed=seed
     )
+    probed = LabeledImages(*(tensor.to(place) for tensor in probed))
     test = StressTest(
-        opened.network.to(place),
-        method,
-        {**own, **chosen},
-        images,
-        probed,
-        setting=StressConfig(batches, min(every, batches), batch_size, seed),
-        kinds=tuple(kind or KINDS),
-        guards=(True, False) if guard is None else (guard,),
-    )
-    with progress_bar(test.total_batches()) as bar:
+        opened.network.to(place), method, {**own, **chosen}, images, probed,
+        kinds=tuple(kind or KINDS), guards=(True, False) if guard is None else (guard,),
+        batches=batches, every=min(every, batches), batch_size=batch_size, seed=seed,
+    )  # fmt: skip
+    with progress_bar(batches * len(test.kinds) * len(test.guards)) as bar:
         report = test.run(bar.step, _show_course)
     notes = [*opened.notes, *notes]
     record = {"network": opened.name, "dataset": data.name, "domain": main, **report.as_json(), "notes": notes}

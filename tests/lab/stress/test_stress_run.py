@@ -13,11 +13,11 @@ from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.data.sets.digits import CLASSES
 from domainadaptor.lab.stress.chart import draw
 from domainadaptor.lab.stress.streams import LabeledImages, StreamImages, sample, stream
-from domainadaptor.lab.stress.stress_run import StressConfig, StressTest
+from domainadaptor.lab.stress.stress_run import StressTest
 from tests.conftest import GoldenNet, batch, stir
 from tests.lab.data.trees import plain_domain
 
-SETTING = StressConfig(batches=10, every=4, batch_size=6, seed=3)
+SETTING = {"batches": 10, "every": 4, "batch_size": 6, "seed": 3}
 KINDS = ("noise", "tiny", "shuffled")
 
 
@@ -45,9 +45,9 @@ def probe(net):
 @pytest.fixture(scope="module")
 def report(net, pool, probe):
     seen, finished = [], []
-    test = StressTest(net, "tent", {"lr": 0.02}, pool, probe, SETTING, KINDS, guards=(True, False))
+    test = StressTest(net, "tent", {"lr": 0.02}, pool, probe, KINDS, guards=(True, False), **SETTING)
     found = test.run(seen.append, finished.append)
-    assert len(seen) == test.total_batches() == 60
+    assert len(seen) == 60
     assert tuple(finished) == found.courses
     return found
 

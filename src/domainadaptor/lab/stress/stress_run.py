@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -11,16 +12,6 @@ from torch import Tensor, nn
 import domainadaptor
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.lab.stress.streams import HOSTILE, LabeledImages, StreamImages, stream
-
-
-@dataclass(frozen=True)
-class StressConfig:
-    """Length of streams, and how often the probe is measured."""
-
-    batches: int = 50
-    every: int = 10
-    batch_size: int = 64
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,8 +42,7 @@ class StressReport:
     """A method under every kind of stream."""
 
     method: str
-    options: Mapping[str, Any]
-    setting: StressConfig
+    settings: Mapping[str, Any]  # options of the method, length of streams, and more, for records
     probe: int  # images
     source: float  # accuracy of the source model on the probe, in percent
     start: float  # accuracy of the method before any batch
@@ -77,8 +67,7 @@ class StressReport:
             "version": domainadaptor.__version__,
             "torch": torch.__version__,
             "method": self.method,
-            "options": {name: _json_value(value) for name, value in self.options.items()},
-            **asdict(self.setting),
+            **self.settings,
             "probe_images": self.probe,
             "source_accuracy": self.source,
             "start_accuracy": self.start,
@@ -95,58 +84,50 @@ class StressTest:
     method: str
     options: Mapping[str, Any]
     images: StreamImages
-    probe: LabeledImages  # clean images that no stream contains
-    setting: StressConfig
+    probe: LabeledImages  # clean images that no stream contains, on the same device
     kinds: Sequence[str]
     guards: Sequence[bool]  # with the guard, without it, or both
-
-    def total_batches(self) -> int:
-        """Return how often `run` calls `progress`."""
-        return self.setting.batches * len(self.kinds) * len(self.guards)
+    batches: int = 50  # per stream
+    every: int = 10  # batches after which the probe is measured
+    batch_size: int = 64
+    seed: int = 0
 
     def run(self, progress: Callable[[str], None], finished: Callable[[Course], None] = lambda _: None) -> StressReport:
         """Stream every kind of batches through a new adaptor each, and measure the probe on the way.
 
-        Args:
-            progress: Called after each batch with what is running.
-            finished: Called after each stream with its result.
+        `progress` is called after each batch with what is running, `finished` after each stream with its result.
         """
-        probe, size = LabeledImages(*(tensor.to(self._device()) for tensor in self.probe)), self.setting.batch_size
-        source = source_accuracy(domainadaptor.adapt(self.network, "source"), probe, size)
-        start = probe_accuracy(self._adaptor(), probe, size)
+        source = source_accuracy(domainadaptor.adapt(self.network, "source"), self.probe, self.batch_size)
+        start = probe_accuracy(self._adaptor(), self.probe, self.batch_size)
         courses = []
-        for kind in self.kinds:
-            for guard in self.guards:
-                courses.append(self._course(kind, guard, probe, progress))
-                finished(courses[-1])
-        return StressReport(
-            self.method, dict(self.options), self.setting, len(probe.labels), source, start, tuple(courses)
-        )
+        for kind, guard in product(self.kinds, self.guards):
+            courses.append(self._course(kind, guard, progress))
+            finished(courses[-1])
+        settings = {name: getattr(self, name) for name in ("batches", "every", "batch_size", "seed")}
+        settings["options"] = {name: _json_value(value) for name, value in self.options.items()}
+        return StressReport(self.method, settings, len(self.probe.labels), source, start, tuple(courses))
 
-    def _course(self, kind: str, guard: bool, probe: LabeledImages, progress: Callable[[str], None]) -> Course:
-        adaptor, setting, device = self._adaptor(guard=guard), self.setting, self._device()
+    def _course(self, kind: str, guard: bool, progress: Callable[[str], None]) -> Course:
+        adaptor, device = self._adaptor(guard=guard), self.probe.images.device
         start = time.perf_counter()
         at, accuracy, trips = [], [], []
         notes: dict[str, None] = {}
-        batches = stream(kind, self.images, batches=setting.batches, batch_size=setting.batch_size, seed=setting.seed)
+        batches = stream(kind, self.images, batches=self.batches, batch_size=self.batch_size, seed=self.seed)
         for number, images in enumerate(batches, start=1):
             result = adaptor.adapt(images.to(device))
             if result.collapsed:
                 trips.append(number)
             elif result.note:
                 notes[result.note] = None
-            if number % setting.every == 0 or number == setting.batches:
+            if number % self.every == 0 or number == self.batches:
                 at.append(number)
-                accuracy.append(probe_accuracy(adaptor, probe, setting.batch_size))
+                accuracy.append(probe_accuracy(adaptor, self.probe, self.batch_size))
             progress(f"{kind}, {'with' if guard else 'without'} the guard")
         seconds = time.perf_counter() - start
         return Course(kind, guard, tuple(at), tuple(accuracy), tuple(trips), tuple(notes), seconds)
 
     def _adaptor(self, **more: Any) -> Adaptor:
         return domainadaptor.adapt(self.network, self.method, **self.options, **more)
-
-    def _device(self) -> torch.device:
-        return next((p.device for p in self.network.parameters()), torch.device("cpu"))
 
 
 def probe_accuracy(adaptor: Adaptor, probe: LabeledImages, batch_size: int) -> float:
