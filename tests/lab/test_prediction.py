@@ -45,8 +45,8 @@ def test_every_file_has_a_row_in_file_order(folder):
     files = [row.file for row in found.rows]
     assert len(files) == 13
     assert files == sorted(files, key=lambda name: name.split("/"))
-    assert [row.file for row in found.skipped] == ["05x.png", "notes.txt"]
-    assert [row.file for row in found.skipped if row.is_broken_image] == ["05x.png"]
+    assert [row.file for row in found.rows if row.skipped] == ["05x.png", "notes.txt"]
+    assert [row.file for row in found.rows if row.is_broken_image] == ["05x.png"]
     assert len(found.predicted) == 11
 
 

@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import torch
@@ -15,12 +15,10 @@ from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.images import SUFFIXES, check_image, list_files, read_image
 from domainadaptor.lab.files import replacing
 
-_COLUMNS = ("file", "source_prediction", "source_confidence", "adapted_prediction", "adapted_confidence", "skipped")
-
 
 @dataclass(frozen=True)
 class FilePrediction:
-    """One file: the predictions before and after adaptation, or why it was skipped."""
+    """One file: the predictions before and after adaptation, or why it was skipped. The fields are the columns."""
 
     file: str
     source_prediction: str = ""
@@ -48,11 +46,6 @@ class FolderPrediction:
         return [row for row in self.rows if not row.skipped]
 
     @property
-    def skipped(self) -> list[FilePrediction]:
-        """The rows that have none."""
-        return [row for row in self.rows if row.skipped]
-
-    @property
     def changed(self) -> int:
         """How many predictions adaptation changed."""
         return sum(row.source_prediction != row.adapted_prediction for row in self.predicted)
@@ -73,26 +66,12 @@ def predict_folder(
     """Predict every image in a folder and its subfolders, in shuffled batches.
 
     A folder is often sorted by class, and a batch of one class misleads adaptation; hence the shuffle.
-
-    Args:
-        adaptor: The adaptor that predicts.
-        folder: The folder of images.
-        classes: Class names, in the order of the logits.
-        transform: Maps an RGB image to an input of the network.
-        device: The device of the adaptor.
-        batch_size: The most images per batch; batches are nearly equal in size.
-        seed: Seed of the shuffle.
-        progress: Called after each file with the number done and the total.
-        exclude: A file to ignore.
-
-    Raises:
-        BadFile: The folder is missing or has no files.
     """
     excluded = None if exclude is None else exclude.resolve()
     files = [path for path in list_files(folder) if path.resolve() != excluded]
     if not files:
         raise BadFile(f"Expected images in {str(folder)!r}, found no files")
-    names = [_printable(path.relative_to(folder)) for path in files]
+    names = [path.relative_to(folder).as_posix().encode("utf-8", "backslashreplace").decode() for path in files]
     rows: dict[int, FilePrediction] = {}
     notes: dict[str, None] = {}
     for at, path in enumerate(files):
@@ -120,23 +99,15 @@ def predict_folder(
 
 
 def write_csv(prediction: FolderPrediction, path: Path) -> None:
-    """Write the table atomically.
-
-    Raises:
-        BadFile: The file cannot be written.
-    """
-    with replacing(path) as beside, beside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(_COLUMNS)
-        writer.writerows(_cells(row) for row in prediction.rows)
+    """Write the table atomically."""
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [column.name for column in fields(FilePrediction)])
+        writer.writeheader()
+        writer.writerows(map(asdict, prediction.rows))
 
 
 def read_classes(path: Path) -> list[str]:
-    """Read class names: one per line, or a JSON list.
-
-    Raises:
-        BadFile: The file is unreadable, has fewer than two names, or has a name twice.
-    """
+    """Read class names: one per line, or a JSON list."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         named = json.loads(text) if path.suffix.lower() == ".json" else text.splitlines()
@@ -160,15 +131,6 @@ def _batches(positions: Sequence[int], batch_size: int, seed: int) -> list[list[
     return [[positions[at] for at in chunk.tolist()] for chunk in chunks]
 
 
-def _printable(path: Path) -> str:
-    """Return the path as text, with bytes that are not UTF-8 escaped."""
-    return path.as_posix().encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 def _best(logits: Tensor, classes: Sequence[str]) -> list[tuple[str, float]]:
     confidence, best = logits.float().softmax(1).max(1)
     return [(classes[k], round(c, 6)) for c, k in zip(confidence.tolist(), best.tolist(), strict=True)]
-
-
-def _cells(row: FilePrediction) -> list[object]:
-    return ["" if value is None else value for value in asdict(row).values()]

@@ -1,5 +1,7 @@
 """Image files as RGB images, or the reason why they cannot be read; folders of unlabeled images."""
 
+import itertools
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,19 +29,14 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def check_image(path: Path, within: Path) -> None:
-    """Check the type and the header of a file.
-
-    Raises:
-        BadFile: It is not a regular file below `within`, not an image, or too large.
-    """
+    """Check the header of a file; raise BadFile if it is no regular file below `within`, no image, or too large."""
     _guarded(lambda image: None, path, within)
 
 
 def read_image(path: Path, within: Path) -> Image.Image:
     """Read an image file as RGB: upright by its EXIF entry, on white where transparent, the first of several frames.
 
-    Raises:
-        BadFile: It is not a regular file below `within`, not an image, corrupt, or too large.
+    Raises BadFile like `check_image`, and if the file is corrupt.
     """
     return _guarded(_decode, path, within)
 
@@ -53,9 +50,6 @@ class FolderImages:
         seed: Seed of the order, and of the choice if there are more than `limit`.
         limit: How many images to use; None uses all.
         batch_size: Images per batch; the last batch may be smaller.
-
-    Raises:
-        BadFile: The folder is missing or contains no readable image.
     """
 
     def __init__(
@@ -67,17 +61,11 @@ class FolderImages:
         limit: int | None = None,
         batch_size: int = 64,
     ) -> None:
-        self._folder = folder
-        self._transform = transform
-        self._batch_size = batch_size
+        self._folder, self._transform, self._batch_size = folder, transform, batch_size
         files = list_files(folder)
         order = torch.randperm(len(files), generator=torch.Generator().manual_seed(seed)).tolist()
-        self._files: list[Path] = []
-        for path in (files[at] for at in order):
-            if len(self._files) == limit:
-                break
-            if _is_image(path, folder):
-                self._files.append(path)
+        images = (files[at] for at in order if _is_image(files[at], folder))
+        self._files = list(itertools.islice(images, limit))
         if not self._files:
             count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
             raise BadFile(f"No readable image among the {count} below {str(folder)!r}")
@@ -126,19 +114,11 @@ def _guarded(job: Callable[[Image.Image], T], path: Path, within: Path) -> T:
 
 def _walk(folder: Path) -> Iterator[Path]:
     """Yield files at any depth; folders that cannot be listed are yielded themselves."""
-    waiting = [folder]
-    while waiting:
-        current = waiting.pop()
-        try:
-            entries = list(current.iterdir())
-        except OSError:
-            yield current
-            continue
-        for entry in entries:
-            if entry.is_dir() and not entry.is_symlink():
-                waiting.append(entry)
-            else:
-                yield entry
+    unlisted: list[OSError] = []
+    for place, folders, files in os.walk(folder, onerror=unlisted.append):
+        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+        yield from (Path(place, name) for name in (*files, *links))
+    yield from (Path(error.filename) for error in unlisted)
 
 
 @contextmanager
