@@ -67,14 +67,10 @@ def test_describe_as_json(program, own, tmp_path):
     done = program("data", "describe", "folders", "--root", own, "--json", "--output", tmp_path / "sheet.png")
     found = json.loads(done.stdout)
     assert found["classes"] == ["[große] Katze", "犬"]
-    assert found["domains"]["bei Tag"] == {
-        "images": 20,
-        "train": 18,
-        "val": 2,
-        "test": 0,
-        "tested": 20,
-        "classes": {"[große] Katze": 10, "犬": 10},
-    }
+    day = found["domains"]["bei Tag"]
+    assert (day["images"], day["parts"], day["tested"]) == (20, {"train": 18, "val": 2}, "all")
+    assert day["classes"] == {"[große] Katze": 10, "犬": 10}
+    assert len(found["fingerprint"]) == 12
     assert list(found["skipped"]) == ["bei Tag/犬/notes.txt"]
     assert found["unreadable"] == {}
     assert found["sheet"] == str(tmp_path / "sheet.png")

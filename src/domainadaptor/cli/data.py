@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -25,7 +25,7 @@ from domainadaptor.cli.terminal import (
 from domainadaptor.errors import BadOption
 
 if TYPE_CHECKING:  # it takes seconds to import
-    from domainadaptor.lab.data.domains import Domain, DomainDataset
+    from domainadaptor.lab.data.domains import DomainDataset
 
 app = typer.Typer(
     name="data",
@@ -61,18 +61,13 @@ def describe(
     data_option: DataOptions = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            rich_help_panel=RUN,
-            help="PNG file for a contact sheet with a few images of each class and domain.",
-        ),
+        typer.Option(metavar="FILE", rich_help_panel=RUN, help="PNG file for a sheet with a few images of each class."),
     ] = None,
     decode: Annotated[
         bool, typer.Option("--decode", help="Decode every image to find corrupt ones. Default: check headers only.")
     ] = False,
     seed: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", rich_help_panel=DATA, help="Seed of an unpublished split."),
+        int | None, typer.Option(min=0, metavar="N", rich_help_panel=DATA, help="Seed of an unpublished split.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -94,7 +89,8 @@ def describe(
         with replacing(output) as path:
             sheet.image.save(path, format="PNG")
     if as_json:
-        print_json(_as_json(opened, unreadable, differs, output))
+        more = {"unreadable": unreadable, "differs_from_published": differs, "sheet": str(output) if output else None}
+        print_json({**opened.manifest(), "classes": opened.classes, **more})
     else:
         _show(opened, unreadable, differs, decode)
         if sheet and output:
@@ -109,34 +105,6 @@ def _unreadable(dataset: "DomainDataset", decode: bool) -> dict[str, str]:
 
     with progress_bar(len(dataset), "checking images") as bar:
         return unreadable_images(dataset, decode, lambda done: bar.at(done, len(dataset)))
-
-
-def _as_json(
-    dataset: "DomainDataset", unreadable: Mapping[str, str], differs: str, sheet: Path | None
-) -> dict[str, Any]:
-    counts = dataset.counts()
-    return {
-        "name": dataset.name,
-        "classes": list(dataset.classes),
-        "splits": dataset.splits,
-        "domains": {
-            name: {
-                "images": len(domain.examples),
-                **_split_counts(domain),
-                "tested": len(domain.select("test")),
-                "classes": counts[name],
-            }
-            for name, domain in dataset.domains.items()
-        },
-        "skipped": dict(dataset.skipped),
-        "unreadable": dict(unreadable),
-        "differs_from_published": differs,
-        "sheet": str(sheet) if sheet else None,
-    }
-
-
-def _split_counts(domain: "Domain") -> dict[str, int]:
-    return {"train": 0, "val": 0, "test": 0} | domain.split_counts()
 
 
 def _show(dataset: "DomainDataset", unreadable: Mapping[str, str], differs: str, decoded: bool) -> None:
@@ -183,7 +151,8 @@ def _split_table(dataset: "DomainDataset") -> Table:
     for column in ("training", "validation", "test only", "tested if held out"):
         table.add_column(column, justify="right")
     for name, domain in dataset.domains.items():
-        numbers = [*_split_counts(domain).values(), len(domain.select("test"))]
+        counts = domain.split_counts()
+        numbers = [*(counts.get(split, 0) for split in ("train", "val", "test")), len(domain.select("test"))]
         table.add_row(Text(name), *(f"{number:,}" for number in numbers))
     return table
 
