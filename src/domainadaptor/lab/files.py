@@ -62,11 +62,11 @@ def locked(path: Path) -> Iterator[bool]:
         raise BadFile(f"Cannot write {str(path)!r}: {error.strerror or error}; choose another place") from error
     with lock:
         acquired = True
-        if fcntl is not None:
-            try:
+        try:
+            if fcntl is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                acquired = False
+        except OSError:
+            acquired = False
         yield acquired
 
 

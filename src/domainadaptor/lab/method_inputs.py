@@ -24,13 +24,7 @@ def options_from(
 ) -> dict[str, Any]:
     """Return the options of a method that follow from what is available; the user's options override them.
 
-    Args:
-        method: The name of the method.
-        heads: Heads trained with the network, from its checkpoint.
-        preprocessing: The network's preprocessing, for methods that augment images.
-        source_images: Images of the source domains: a tensor, or batches that can be iterated repeatedly.
-        target_images: Images of the target domain, likewise.
-        seed: Seed of everything random.
+    Source and target images are tensors, or batches that can be iterated repeatedly.
     """
     there: dict[str, Any] = {"source_images": source_images, "target_images": target_images, "seed": seed}
     if preprocessing is not None:
@@ -41,11 +35,7 @@ def options_from(
 
 
 def check_wants_source_images(method: str, flag: str) -> None:
-    """Refuse source images for a method that does not use them.
-
-    Raises:
-        BadOption: The method does not use them.
-    """
+    """Refuse source images for a method that does not use them."""
     if "source_images" not in domainadaptor.method_info(method).defaults:
         wanting = [
             name for name in domainadaptor.list_methods() if "source_images" in domainadaptor.method_info(name).defaults

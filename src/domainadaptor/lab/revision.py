@@ -13,14 +13,8 @@ def revision() -> str | None:
     if not (_ROOT / ".git").exists():  # a repository further up is somebody else's
         return None
     try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-            cwd=_ROOT,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=True,
-        )
+        command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+        found = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return found.stdout.strip()

@@ -32,12 +32,8 @@ def run_bench(
 ) -> BenchReport:
     """Time every method on every configuration and report the machine and versions as well.
 
-    Args:
-        configs: What to measure.
-        methods: Name -> options.
-        memory: Also measure peak memory; configurations that do not fit are listed as skipped.
-        progress: Called with what is being measured.
-        save: Called with the report so far after each configuration, so that an interruption loses only one.
+    With `memory`, peak memory is measured too, and configurations that do not fit are listed as skipped. `save` gets
+    the report so far after each configuration, so that an interruption loses only one.
     """
     report: BenchReport = {
         "machine": _machine(),

@@ -22,10 +22,7 @@ def before_cropping(size: int) -> int:
 def augment(images: Tensor, size: int, generator: torch.Generator) -> Tensor:
     """Crop to 0.8 to 1 of the area, flip half of the images and jitter colors by 0.4, independently per image.
 
-    Args:
-        images: (N, 3, H, W) between 0 and 1.
-        size: Side of the crops.
-        generator: Source of all random numbers.
+    Images are (N, 3, H, W) between 0 and 1; the result has the side `size`.
     """
     return jitter(crop_and_flip(images, size, generator), generator)
 

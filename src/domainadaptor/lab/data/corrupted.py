@@ -16,7 +16,7 @@ Constants = Literal["cifar", "imagenet"]
 
 
 @dataclass(frozen=True)
-class FittedReader:
+class FittedReader(Reader):
     """Resizes and crops the images of another reader."""
 
     source: Reader
@@ -40,7 +40,7 @@ class FittedReader:
 
 
 @dataclass(frozen=True)
-class CorruptedReader:
+class CorruptedReader(Reader):
     """Corrupts the images of another reader, each one always in the same way."""
 
     source: Reader
@@ -53,9 +53,6 @@ class CorruptedReader:
         """Return the corrupted image, of the same size."""
         seed = derived_seed(self.seed, self.severity, name_seed(self.corruption), name_seed(name))
         return corrupt(self.source(name), self.corruption, self.severity, constants=self.constants, seed=seed)
-
-    def check(self, name: str) -> None:
-        """Do nothing: the same file is checked in the clean domain."""
 
     def stamp(self, name: str) -> str:
         """Return the stamp of the original image and the corruption."""

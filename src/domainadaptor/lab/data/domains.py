@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from PIL import Image
 
@@ -24,20 +25,23 @@ class Example(NamedTuple):
     split: Split  # "test": used neither for training nor for model selection
 
 
-class Reader(Protocol):
+class Reader(ABC):
     """Reads the images of one domain; picklable and thread-safe."""
 
+    @abstractmethod
     def __call__(self, name: str) -> Image.Image:
         """Return the image as RGB; raise BadFile if it cannot be read."""
 
-    def check(self, name: str) -> None:
-        """Inspect the image without decoding it; raise BadFile if that shows that it cannot be read."""
-
+    @abstractmethod
     def stamp(self, name: str) -> str:
         """Return a string that changes when the image does."""
 
     def mark(self, name: str) -> str:
         """Return a string that usually differs between images and does not depend on where the data set is stored."""
+        return self.stamp(name)
+
+    def check(self, name: str) -> None:  # noqa: B027
+        """Inspect the image without decoding it, if that helps; raise BadFile if it cannot be read."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.data.domains import Domain, DomainDataset, Example, Split, Tested
+from domainadaptor.lab.data.domains import Domain, DomainDataset, Example, Reader, Split, Tested
 from domainadaptor.lab.data.images import SUFFIXES, check_image, read_image
 from domainadaptor.lab.data.locate import find_folder, fold, folders_in, is_hidden, listing, some
 from domainadaptor.lab.data.splits import seeded_sentence, seeded_split
@@ -23,7 +23,7 @@ TEST_ONLY = "all images are for testing, none to train on"
 
 
 @dataclass(frozen=True)
-class FileReader:
+class FileReader(Reader):
     """Reads image files below a folder."""
 
     folder: Path

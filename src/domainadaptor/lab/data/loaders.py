@@ -34,17 +34,12 @@ class TrainingBatches:
     def __init__(
         self, sources: Sequence[DomainImages], preprocessing: Preprocessing, batch_size: int, seed: int, rounds: int = 1
     ) -> None:
-        self._sources = list(sources)
-        self._preprocessing = preprocessing
-        self._seed = seed
+        self._sources, self._preprocessing, self._seed = list(sources), preprocessing, seed
         self._positions = [
             [at for at, example in enumerate(s.domain.examples) if example.split == "train"] for s in self._sources
         ]
-        for source, positions in zip(self._sources, self._positions, strict=True):
-            if not positions:
-                raise BadFile(
-                    f"Domain {source.domain.name!r} has no training images: all of them are for validation or testing"
-                )
+        if empty := [s.domain.name for s, found in zip(self._sources, self._positions, strict=True) if not found]:
+            raise BadFile(f"Domain {empty[0]!r} has no training images: all of them are for validation or testing")
         self._orders: dict[tuple[int, int], np.ndarray] = {}
         self._each = images_each(batch_size, len(self._sources))
         self.rounds = rounds

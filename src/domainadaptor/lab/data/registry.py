@@ -13,12 +13,7 @@ _SETS = "domainadaptor.lab.data.sets"
 
 
 def open_dataset(name: str, root: Path | None = None, /, **options: object) -> DomainDataset:
-    """Open the data set of that name below a root folder.
-
-    Raises:
-        BadOption: There is no such data set or option.
-        BadFile: Its files are missing or not as expected.
-    """
+    """Open the data set of that name below a root folder."""
     function = find_dataset(name)
     opened = function(root, **coerce_options(function, options, name))
     assert isinstance(opened, DomainDataset)

@@ -48,23 +48,12 @@ class Tally:
         _bin(self.calibration, now_sure, now_right)
         _bin(self.source_calibration, was_sure, was_right)
         for at in (was != now).nonzero().flatten().tolist():
-            self._keep(
-                {
-                    "name": names[at],
-                    "label": int(labels[at]),
-                    "source": int(was[at]),
-                    "adapted": int(now[at]),
-                    "source_confidence": round(float(was_sure[at]), 4),
-                    "confidence": round(float(now_sure[at]), 4),
-                }
-            )
-
-    def _keep(self, example: dict[str, Any]) -> None:
-        """Keep the same number of corrected predictions and of others."""
-        corrected = example["adapted"] == example["label"]
-        alike = sum((kept["adapted"] == kept["label"]) == corrected for kept in self.examples)
-        if alike < _KEPT // 2:
-            self.examples.append(example)
+            # The same number of corrected predictions and of others is kept.
+            alike = [kept for kept in self.examples if (kept["adapted"] == kept["label"]) == bool(now_right[at])]
+            if len(alike) < _KEPT // 2:
+                numbers = {"label": int(labels[at]), "source": int(was[at]), "adapted": int(now[at])}
+                sure = {"source_confidence": round(float(was_sure[at]), 4), "confidence": round(float(now_sure[at]), 4)}
+                self.examples.append({"name": names[at], **numbers, **sure})
 
     def score(self) -> dict[str, Any]:
         """Return the fields of `lab.records.runs.Score`."""

@@ -58,9 +58,6 @@ def corrupt(
         constants: Those of CIFAR-10-C, for 32x32 pixels, or of ImageNet-C, for 224x224. Lengths are in pixels; those of
             `elastic_transform` and `pixelate` are shares of the image's size.
         seed: The same seed gives the same pixels; no global random state is used.
-
-    Raises:
-        BadOption: An option is unknown, or the image is empty or not RGB.
     """
     check_choice("name", name, CORRUPTIONS)
     check_choice("constants", constants, LEVELS)

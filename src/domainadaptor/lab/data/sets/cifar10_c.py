@@ -10,7 +10,7 @@ from PIL import Image
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.corrupted import CLEAN, with_corruptions
 from domainadaptor.lab.data.corruptions import CORRUPTIONS
-from domainadaptor.lab.data.domains import Domain, DomainDataset, Example
+from domainadaptor.lab.data.domains import Domain, DomainDataset, Example, Reader
 from domainadaptor.lab.data.image_folder import TEST_ONLY, for_testing, read_image_folders
 from domainadaptor.lab.data.locate import data_root, descend, find_folder, folders_in, listing
 from domainadaptor.lab.data.sets import NoiseSeed, Severity
@@ -21,21 +21,17 @@ _CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hor
 _ARRAYS = ("", "CIFAR-10-C", "CIFAR10-C")
 _IMAGES = ("cifar10-jpeg/test", "cifar10/test", "test", "")
 _SEVERITIES = 5
-_ZIP = b"PK"  # the first bytes of a zip archive
 IMAGES = dict.fromkeys((CLEAN, *CORRUPTIONS), 10_000)
 
 
 @dataclass(frozen=True)
-class _ArrayReader:
+class _ArrayReader(Reader):
     """Reads images from a published file without loading it completely."""
 
     path: Path
 
     def __call__(self, name: str) -> Image.Image:
         return Image.fromarray(np.array(_array(self.path, self.stamp(name))[int(name)]))
-
-    def check(self, name: str) -> None:
-        """Do nothing: the file's header was checked when the data set was opened."""
 
     def stamp(self, name: str) -> str:
         status = self.path.stat()
@@ -51,10 +47,6 @@ def cifar10_c(root: Path | None = None, *, severity: Severity = 5, seed: NoiseSe
     The published files (labels.npy, fog.npy and so on) are used if they exist. Otherwise the corruptions are computed
     from the test images in cifar10-jpeg/test/<class>/ or cifar10/test/<class>/: with the same formulas and constants,
     but other random numbers and drawn frost. The domain "clean" exists if these image files do.
-
-    Args:
-        root: Folder that holds it.
-        seed: Random seed of the corruptions, where they are computed here.
     """
     base = data_root(root)
     clean = _clean(base)
@@ -117,10 +109,9 @@ def _array(path: Path, stamp: str) -> np.ndarray:
 
 def _load(path: Path) -> np.ndarray:
     try:
-        with path.open("rb") as file:
-            if file.read(len(_ZIP)) == _ZIP:  # which numpy does not open as an array
-                raise ValueError("it is a zip archive; unpack it")
-        loaded: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(loaded, np.ndarray):
+            raise ValueError("it is a zip archive; unpack it")
     except (OSError, ValueError, EOFError) as error:
         raise BadFile(f"{str(path)!r} is not a complete .npy file: {error}") from error
     return loaded

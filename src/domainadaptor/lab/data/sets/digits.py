@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from domainadaptor.lab.data.domains import Domain, DomainDataset, Example
+from domainadaptor.lab.data.domains import Domain, DomainDataset, Example, Reader
 from domainadaptor.lab.data.sets import SplitSeed
 
 __all__ = ["digits"]
@@ -29,19 +29,13 @@ class Digits(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _DrawnReader:
+class _DrawnReader(Reader):
     style: str
 
     def __call__(self, name: str) -> Image.Image:
         return Image.fromarray(_drawn(self.style)[int(name)])
 
-    def check(self, name: str) -> None:
-        """Do nothing: digits are drawn, not read."""
-
     def stamp(self, name: str) -> str:
-        return self.style
-
-    def mark(self, name: str) -> str:
         return self.style
 
 

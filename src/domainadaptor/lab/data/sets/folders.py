@@ -28,9 +28,6 @@ def folders(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
 
     If every domain has folders train and val (and test) above its classes, they are the split; without val, a tenth of
     train is drawn for validation.
-
-    Args:
-        root: Folder that holds the domains.
     """
     base = data_root(root)
     name = base.resolve().name

@@ -35,10 +35,6 @@ def mini_domainnet(root: Path | None = None, *, seed: SplitSeed = 0, tested: Tes
 
     With its lists in a folder splits_mini next to the images, the test lists are the validation images of source
     domains. Without them, all images of these classes of DomainNet are used.
-
-    Args:
-        root: Folder that holds DomainNet.
-        seed: Random seed of the split into training and validation images, used if the lists do not exist.
     """
     folders = find_domains("DomainNet", data_root(root), _PLACES, _DOMAINS, _CLASSES)
     found = read_image_folders("mini-domainnet", folders, seed, _CLASSES, subset=True)

@@ -30,11 +30,6 @@ _SPLIT = SplitFolders({"train": "train", "val": "val"})
 
 
 def office_home(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
-    """Office-Home: four styles of 65 things around a desk and a home.
-
-    Args:
-        root: Folder that holds it.
-        seed: Random seed of the split into training and validation images, used without Dassl's folders train and val.
-    """
+    """Office-Home: four styles of 65 things around a desk and a home."""
     folders = find_domains("Office-Home", data_root(root), _PLACES, _DOMAINS, _CLASSES)
     return read_image_folders("office-home", folders, seed, _CLASSES, split=_SPLIT)

@@ -28,12 +28,7 @@ _LISTS = ("", "splits", "pacs_label", "pacs_label/pacs_label", "pacs_split", "Tr
 
 
 def pacs(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
-    """PACS: four styles of the same seven things.
-
-    Args:
-        root: Folder that holds it.
-        seed: Random seed of the split into training and validation images, used if the published lists do not exist.
-    """
+    """PACS: four styles of the same seven things."""
     folders = find_domains("PACS", data_root(root), _PLACES, _DOMAINS, _CLASSES)
     found = read_image_folders("pacs", folders, seed, _CLASSES)
     lists = {d: {"train": f"{d}_train_kfold.txt", "val": f"{d}_crossval_kfold.txt"} for d in _DOMAINS}

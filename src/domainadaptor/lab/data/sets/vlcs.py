@@ -29,10 +29,6 @@ def vlcs(root: Path | None = None, *, seed: SplitSeed = 0, tested: TestedOn = "a
 
     The published folders train, crossval and test are used if they exist: for training, for validation, and for
     neither. If a domain has only the published folder full, its images are used.
-
-    Args:
-        root: Folder that holds it.
-        seed: Random seed of the split into training and validation images, used if the published folders do not exist.
     """
     folders = find_domains("VLCS", data_root(root), ("VLCS",), _DOMAINS, _CLASSES)
     alone = {domain: inside[0] for domain, folder in folders.items() if len(inside := folders_in(folder)) == 1}
