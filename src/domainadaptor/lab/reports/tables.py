@@ -134,7 +134,14 @@ def number_table(
                   for at, cell in enumerate(cells)]  # fmt: skip
         lines = embolden(lines, place, values)
     numbers = [
-        result(row, column, measure, ours.get((at, column)), theirs.get((at, column)), cell.gaps if cell else ())
+        result(
+            row,
+            column,
+            measure,
+            ours.get((at, column)),
+            paper=theirs.get((at, column)),
+            gaps=cell.gaps if cell else (),
+        )
         for at, row in enumerate(rows)
         for column in shown
         if (cell := row.cells.get(column)) is None or cell.seeds or cell.gaps
@@ -191,8 +198,8 @@ def _with_paper(table: PrintedTable, ours: Estimates, theirs: Estimates, digits:
 
 
 def result(
-    row: NumberRow[R] | PlannedRow, column: str, measure: str, found: Estimate | None, paper: Estimate | None = None,
-    gaps: Sequence[Gap] = (),
+    row: NumberRow[R] | PlannedRow, column: str, measure: str, found: Estimate | None, *,
+    paper: Estimate | None = None, gaps: Sequence[Gap] = (),
 ) -> ResultNumber:  # fmt: skip
     """Return a number for programs, with its state."""
     failed = any(gap.failed for gap in gaps)

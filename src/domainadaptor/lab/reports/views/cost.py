@@ -73,7 +73,9 @@ def time(table: TableRecords[EvaluationRecord]) -> View:
             label = f"{row.label}, {column}" if len(plan.columns) > 1 else row.label
             ours = {name: estimate(cell.values(measure)) for name, measure in _MEASURES.items()}
             paper = _paper(table, row.paper, column)
-            numbers += [result(row, column, name, ours[name], paper.get(name), cell.gaps) for name in _MEASURES]
+            numbers += [
+                result(row, column, name, ours[name], paper=paper.get(name), gaps=cell.gaps) for name in _MEASURES
+            ]
             texts = [with_deviation(found, 2 if name == _RATIO else 1) for name, found in ours.items()]
             if not cell.seeds:
                 texts[0] = "failed" if any(gap.failed for gap in cell.gaps) else "missing"
