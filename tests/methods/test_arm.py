@@ -60,7 +60,7 @@ def test_it_is_the_step_of_training(learns):
         "domainadaptor.lab.training.algorithm", exc_type=ImportError
     ).OptimizerSettings
     net = network().train()
-    algorithm = LearnedLossARM(net, OptimizerSettings(7), 0.1, learns).double()
+    algorithm = LearnedLossARM(net, OptimizerSettings(7), inner_lr=0.1, learns=learns).double()
     trained = algorithm.heads["learned_loss"].state_dict()
     got = da.adapt(net, "arm", learned_loss=trained, learns=learns)(BATCHES[0])
     torch.testing.assert_close(got, algorithm.adapted_logits(BATCHES[0]).detach(), **EXACT)
