@@ -10,7 +10,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 @cache
 def revision() -> str | None:
     """The commit of the checkout that this package is run from; None where it is installed."""
-    if not (_ROOT / ".git").exists():  # a repository further up is somebody else's
+    if not (_ROOT / ".git").exists():  # a repository further up is not ours
         return None
     try:
         command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
