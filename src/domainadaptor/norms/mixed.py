@@ -32,7 +32,7 @@ class MixedNorm(AdaptiveBatchNorm):
         source: The trained layer.
         alpha: The weight of the source statistics: a number, or the name of a rule in `norms.alpha`.
         fold: Whether the first pass after a reset moves the source statistics into scale and shift, so that the layer
-            goes on with batch statistics alone. Its output on this batch does not change, and it becomes fit for steps.
+            then uses batch statistics alone. Its output on this batch does not change, and it becomes fit for steps.
         variance: "unbiased" or "biased".
         running: Whether the mixture replaces the source statistics after each batch.
         constant: Whether gradients treat the mixture as a constant.

@@ -286,7 +286,7 @@ def test_claims_are_renewed_while_they_last(tmp_path, monkeypatch):
             if store._db.execute("SELECT beat FROM claims").fetchone()[0] > 0:
                 return
             stores.time.sleep(0.01)
-        pytest.fail("nobody renewed it")
+        pytest.fail("the claim was not renewed")
 
 
 def test_a_claim_ends_with_an_error(tmp_path):
