@@ -34,7 +34,7 @@ def kept():
 
 def test_the_records_give_the_tracked_files(kept, tmp_path):
     records, plans, trainings = kept
-    found = chapters([plans[name] for name in CHOSEN], records, None)
+    found = chapters([plans[name] for name in CHOSEN], records)
     publish(ResultsReport(tuple(found), tuple(training_rows(trainings))), tmp_path)
     for name in (*CHOSEN, "training"):
         tracked = (RESULTS / f"{name}.md").read_text()

@@ -1,16 +1,11 @@
-from io import BytesIO
-
-from PIL import Image
-
-from domainadaptor.lab.reports.documents import render as render_text
-from domainadaptor.lab.reports.figures import COLORS, ReportFigure, render
-from domainadaptor.lab.reports.training import training_figure, training_rows, training_tables
+from domainadaptor.lab.reports.documents import render
+from domainadaptor.lab.reports.figures import COLORS
+from domainadaptor.lab.reports.training import training_rows, training_tables
 from tests.lab.reports.trainings import RECORDS, training
 
 
-def markdown(rows, figures=()):
-    figure = ReportFigure("training", "", lambda: None)
-    return render_text("training.md.j2", tables=training_tables(rows), figure=figure, figures=figures)
+def markdown(rows):
+    return render("training.md.j2", tables=training_tables(rows))
 
 
 def test_rows_gather_seeds_and_domains():
@@ -61,20 +56,13 @@ def test_a_network_of_all_domains_is_a_row_without_targets():
     assert "| ERM | 1 | 90.0 |  | 2.0 |" in markdown([row])
 
 
-def test_the_table_has_means_deviations_commands_and_the_figure_if_drawn():
-    text = markdown(training_rows(RECORDS), {"training"})
-    assert "](figures/training.png)" in text
-    assert "figures/" not in markdown(training_rows(RECORDS))
+def test_the_table_has_means_deviations_and_commands():
+    text = markdown(training_rows(RECORDS))
     assert "## pacs, resnet20 at 64x64" in text
     assert "| ERM | 2 | 90.0 ± 0.0 | 40.0 | 55.0 ± 5.0 | 47.5 | 2.0 |" in text
     assert "| MLDG | 1 | 90.0 |  | 70.0 |  | 2.0 |" in text
     assert text.count("domainadaptor train pacs --algorithm mldg") == 1
     assert "For research only." in text
-
-
-def test_training_is_drawn():
-    with Image.open(BytesIO(render(training_figure(training_rows(RECORDS)).draw)["png"])) as picture:
-        assert picture.width > 500
 
 
 def test_the_colors_can_be_told_apart_by_color_blind_people():

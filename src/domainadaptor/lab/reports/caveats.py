@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -14,15 +13,6 @@ from domainadaptor.lab.reports.paper import is_in_paper, paper_value
 from domainadaptor.lab.reports.selection import AnyRecord, CellRecords, TableRecords
 from domainadaptor.lab.reports.tables import MEAN, estimates, number_rows
 
-_ENVIRONMENT = {  # field -> plural
-    "domainadaptor": "versions of domainadaptor",
-    "torch": "versions of torch",
-    "python": "versions of Python",
-    "device": "kinds of device",
-    "threads": "numbers of threads",
-    "machine": "machines",
-    "processor": "processors",
-}
 _CORRUPTED = ("cifar10-c", "corrupted")  # data sets whose domains show the same images
 _LISTED = 6  # things in a sentence
 _PLACES = 3  # columns in which a method does harm, until only the worst is named
@@ -34,7 +24,7 @@ def caveats(table: TableRecords[Any]) -> list[str]:
     if table.kind == "evaluation":
         rules += [_worse, _gains, _uncertainty] if table.layout.show != "alpha" else []
         rules += [_cautions, _fallbacks, _skipped]
-    rules += [_other_network, _weights, _environments, _versions]
+    rules += [_other_network, _weights, _versions]
     return [sentence for rule in rules for sentence in rule(table)]
 
 
@@ -45,6 +35,14 @@ def _incomplete(table: TableRecords[AnyRecord]) -> Iterator[str]:
     if failed or waiting:
         parts = [f"{count} {word}" for count, word in ((failed, "failed"), (waiting, "not run yet")) if count]
         yield f"Incomplete: {done} of {len(problems)} runs are done, {' and '.join(parts)}."
+    cells: dict[str, dict[str, None]] = {}
+    for gap in table.gaps():
+        if gap.reason:
+            cells.setdefault(gap.reason.rstrip("."), {})[f"{gap.row} on {gap.column}"] = None
+    for reason, own in cells.items():
+        first, *others = own
+        more = f" and {len(others)} more cell{'' if len(others) == 1 else 's'}" if others else ""
+        yield f"No number for {first}{more}: {reason}."
 
 
 def _worse(table: TableRecords[EvaluationRecord]) -> Iterator[str]:
@@ -168,14 +166,6 @@ def _other_network(table: TableRecords[AnyRecord]) -> Iterator[str]:
 def _weights(table: TableRecords[AnyRecord]) -> Iterator[str]:
     notes = dict.fromkeys(record.run.checkpoint.note for record in table.all_records())
     yield from (f"About the networks: {_sentence(note)}" for note in notes if note)
-
-
-def _environments(table: TableRecords[AnyRecord]) -> Iterator[str]:
-    for name, plural in _ENVIRONMENT.items():
-        values = Counter(str(getattr(record.environment, name) or "not recorded") for record in table.all_records())
-        if len(values) > 1:
-            counts = (f"{value} ({count} record{'' if count == 1 else 's'})" for value, count in values.most_common())
-            yield f"Records come from several {plural}: {', '.join(counts)}."
 
 
 def _versions(table: TableRecords[AnyRecord]) -> Iterator[str]:

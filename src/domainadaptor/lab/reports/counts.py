@@ -47,13 +47,13 @@ def confusion(records: Iterable[EvaluationRecord], of: Answers = "after") -> Arr
     return np.sum(np.asarray(found), axis=0) if found else None
 
 
-def class_accuracies(records: Sequence[EvaluationRecord]) -> list[tuple[str, int, float, float]]:
-    """Return name, images, and accuracy of the source model and after adaptation, for each class with images."""
+def class_accuracies(records: Sequence[EvaluationRecord]) -> list[tuple[str, float, float]]:
+    """Return name, and accuracy of the source model and after adaptation, for each class with images."""
     before, after = confusion(records, "source"), confusion(records)
     if before is None or after is None:
         return []
     return [
-        (name, images, 100 * int(before[at, at]) / images, 100 * int(after[at, at]) / images)
+        (name, 100 * int(before[at, at]) / images, 100 * int(after[at, at]) / images)
         for at, name in enumerate(records[0].classes)
         if (images := int(after[at].sum()))
     ]

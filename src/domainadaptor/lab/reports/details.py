@@ -76,7 +76,7 @@ def details_by_domain(table: TableRecords[EvaluationRecord]) -> pd.DataFrame:
                 own = [of_domain(record, domain) for record in cell.records if domain in record.scores]
                 place = (row.group, row.label, column, domain)
                 lines += [(*place, "", title, round(value, 4)) for title, value in numbers_of(own).items()]
-                for name, _, before, after in counts.class_accuracies(own):
+                for name, before, after in counts.class_accuracies(own):
                     lines.append((*place, name, "source model", round(before, 4)))
                     lines.append((*place, name, "after", round(after, 4)))
     return pd.DataFrame(lines, columns=names)

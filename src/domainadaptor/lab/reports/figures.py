@@ -9,7 +9,7 @@ from typing import Any
 
 # Okabe and Ito's colors; yellow last, since it is faint on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
-BLUE, VERMILLION, GREEN, ORANGE, *_ = COLORS
+BLUE, ORANGE = COLORS[0], COLORS[3]
 GREY = "#767676"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (6, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)))

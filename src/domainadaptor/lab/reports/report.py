@@ -14,11 +14,10 @@ from domainadaptor.lab.records.store import Store, has_results
 from domainadaptor.lab.records.training import RECORD_FILE, TrainingRecord, read_training
 from domainadaptor.lab.reports import documents
 from domainadaptor.lab.reports.adhoc import adhoc_plan
-from domainadaptor.lab.reports.error_analysis import ImageReader
 from domainadaptor.lab.reports.figures import ReportFigure, render
 from domainadaptor.lab.reports.paper import place_in_paper
 from domainadaptor.lab.reports.sections import Chapter, Section, chapters
-from domainadaptor.lab.reports.training import TrainingRow, training_figure, training_rows, training_tables
+from domainadaptor.lab.reports.training import TrainingRow, training_rows, training_tables
 from domainadaptor.options import suggestion
 
 _NUMBER = ("group", "row", "column", "measure", "value", "deviation", "seeds", "paper", "paper_deviation", "difference",
@@ -45,13 +44,11 @@ class ResultsReport:
         for name, section in self.sections():
             problem = section.view.problem
             found += [f"{name}, {section.title}: {problem}"] if problem else []
-            found += [section.note] if section.note else []
         return found
 
     def figures(self) -> list[ReportFigure]:
-        """Return the figures of all sections, and that of training runs."""
-        found = [figure for _, section in self.sections() for figure in section.figures]
-        return [*found, training_figure(self.training)] if self.training else found
+        """Return the figures of all sections."""
+        return [figure for _, section in self.sections() for figure in section.view.figures]
 
     def numbers(self) -> pd.DataFrame:
         """Return the numbers of all tables in long form."""
@@ -73,13 +70,12 @@ class ResultsReport:
         return pd.concat(frames)[names] if frames else pd.DataFrame(columns=names)
 
 
-def build(folder: Path, only: str | None = None, read: ImageReader | None = None) -> ResultsReport:
+def build(folder: Path, only: str | None = None) -> ResultsReport:
     """Read a results folder.
 
     Args:
         folder: What `run`, `evaluate --output` or `train --output` wrote; training runs may be anywhere below it.
         only: The name of one experiment; all otherwise.
-        read: Reads test images, to show those whose answer changed.
 
     Raises:
         BadFile: There is nothing to report.
@@ -107,7 +103,7 @@ def build(folder: Path, only: str | None = None, read: ImageReader | None = None
         raise BadOption(f"--only {only!r}: {suggestion(only, [plan.name for plan in plans])}")
     chosen = [plan for plan in plans if only in (None, plan.name)]
     runs = () if only else tuple(training_rows(list(trained.values())))
-    return ResultsReport(tuple(chapters(chosen, records, read)), runs, tuple(corrupt), only or "index")
+    return ResultsReport(tuple(chapters(chosen, records)), runs, tuple(corrupt), only or "index")
 
 
 def write(report: ResultsReport, output: Path) -> list[Path]:
@@ -162,7 +158,6 @@ def as_json(report: ResultsReport, files: Collection[Path]) -> dict[str, Any]:
                         "title": section.title,
                         "problem": section.view.problem or None,
                         "numbers": [{name: getattr(found, name) for name in _NUMBER} for found in section.view.numbers],
-                        "missing": [vars(gap) for gap in section.gaps],
                         "notes": list(section.caveats),
                     }
                     for section in chapter.sections
@@ -181,8 +176,7 @@ def _documents(report: ResultsReport, figures: Collection[str]) -> dict[str, str
     if report.name == "index":
         files["index.md"] = documents.render("index.md.j2", report=report)
     if report.training:
-        tables, figure = training_tables(report.training), training_figure(report.training)
-        files["training.md"] = documents.render("training.md.j2", tables=tables, figure=figure, figures=figures)
+        files["training.md"] = documents.render("training.md.j2", tables=training_tables(report.training))
     return files
 
 

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from domainadaptor.lab.records.plans import PlannedRow, PlannedRun, PlannedTable
 from domainadaptor.lab.records.runs import EvaluationRecord, MeasurementRecord
@@ -13,20 +13,13 @@ R = TypeVar("R", bound=AnyRecord)
 NumberOf = Callable[[Sequence[R]], float | None]  # from records that are counted together to a number
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(NamedTuple):
     """A run without a usable record."""
 
     row: str
     column: str
-    failed: str  # why it failed; "" if it was not run
-    command: str
-    missing: str = ""  # why it could not be run, where known
-
-    @property
-    def reason(self) -> str:
-        """Why there is no number; "" if it was merely not run."""
-        return self.failed or self.missing
+    failed: bool  # or not run yet
+    reason: str  # why it failed or could not be run, where known
 
 
 @dataclass(frozen=True)
@@ -105,9 +98,7 @@ class TableRecords(Generic[R]):
         why = self.problem(run)
         if why is None:
             return None
-        record = self.records.get(run.id)
-        command = run.command or (record.command if record else "")
-        return Gap(row.label, column, why, command, "" if why or run.id else run.missing)
+        return Gap(row.label, column, bool(why), why if why or run.id else run.missing)
 
 
 def countable(table: TableRecords[EvaluationRecord], row: PlannedRow) -> dict[str, list[EvaluationRecord]]:

@@ -1,13 +1,11 @@
-"""Training runs as tables and a figure: accuracy in-domain and on the held-out domain."""
+"""Training runs as tables: accuracy in-domain and on the held-out domain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, mean
-from typing import Any
 
 from domainadaptor.lab.records.training import TrainingRecord
-from domainadaptor.lab.reports.figures import COLORS, GREY, ReportFigure, legend_right, panels
 from domainadaptor.lab.reports.numbers import estimate, number, with_deviation
 from domainadaptor.lab.reports.tables import MEAN, PrintedTable, TableLine
 
@@ -88,20 +86,6 @@ def training_tables(rows: Sequence[TrainingRow]) -> list[TrainingTable]:
     return [_table(setting, own) for setting, own in _by_setting(rows).items()]
 
 
-def training_figure(rows: Sequence[TrainingRow]) -> ReportFigure:
-    """Return one panel per setting, one group of bars per domain, one bar per recipe."""
-
-    def draw() -> Any:
-        settings = _by_setting(rows)
-        figure, shown = panels(len(settings), 1, 10, 3.8)
-        for panel, (setting, own) in zip(shown, settings.items(), strict=True):
-            _bars(panel, own)
-            panel.set_title(setting, loc="left")
-        return figure
-
-    return ReportFigure("training", "Accuracy in-domain (source validation) and on the held-out domain.", draw)
-
-
 def _by_setting(rows: Sequence[TrainingRow]) -> dict[str, list[TrainingRow]]:
     found: dict[str, list[TrainingRow]] = {}
     for row in rows:
@@ -142,28 +126,6 @@ def _start_notes(rows: Sequence[TrainingRow]) -> list[str]:
             each = ", ".join(f"{name} {number(value)}" for name, value in found.items())
             notes.append(f"{row.recipe}, seed {seed}: {each}.")
     return notes
-
-
-def _bars(panel: Any, rows: Sequence[TrainingRow]) -> None:
-    targets = _targets(rows)
-    width = 0.8 / len(rows)
-    for at, row in enumerate(rows):
-        places = [group + (at - (len(rows) - 1) / 2) * width for group in range(len(targets) + 1)]
-        own = row.targets()
-        groups = [estimate(values) for values in (row.validation(), *(own.get(target, []) for target in targets))]
-        means = [found.mean if found else 0.0 for found in groups]
-        spreads = [found.deviation or 0.0 if found else 0.0 for found in groups]
-        bars = panel.bar(places, means, width * 0.92, yerr=spreads if any(spreads) else None, label=row.recipe,
-                         color=COLORS[at % len(COLORS)], hatch="" if at < len(COLORS) else "//", ecolor="#444444",
-                         capsize=2)  # fmt: skip
-        if len(rows) <= 3:
-            panel.bar_label(bars, [f"{mean:.0f}" if mean else "" for mean in means], fontsize=10, padding=2)
-    panel.axvline(0.5, color=GREY, linewidth=1, linestyle=":")
-    panel.set_xticks(range(len(targets) + 1), ["source\nvalidation", *(f"{t}\n(held out)" for t in targets)])
-    panel.set(ylim=(0, 108), yticks=[0, 25, 50, 75, 100], ylabel="accuracy, %")
-    panel.grid(axis="x", visible=False)
-    if len(rows) > 1:
-        legend_right(panel)
 
 
 def _targets(rows: Sequence[TrainingRow]) -> list[str]:

@@ -10,7 +10,7 @@ def test_a_measurement_without_a_view_is_shown_by_its_numbers():
     row = PlannedRow(label="mine", cells={"night": ((PlannedRun(id=record.id),),)})
     table = PlannedTable(title="One", show="my-own", columns=("night",), rows=(row,))
     plan = Plan(name="small", title="Small", tables=(table,))
-    ((chapter),) = chapters([plan], {record.id: record}, None)
+    ((chapter),) = chapters([plan], {record.id: record})
     view = chapter.sections[0].view
     assert not view.problem
     assert {(number.row, number.value) for number in view.numbers} == {("confidence", 71.25), ("images", 4.0)}
