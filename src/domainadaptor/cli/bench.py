@@ -5,54 +5,29 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.table import Column, Table
 
-from domainadaptor.cli.help import NETWORK, RUN
-from domainadaptor.cli.options import MethodOptions, parse_method_options, split_pairs
-from domainadaptor.cli.terminal import (
-    Device,
-    Json,
-    Methods,
-    Seed,
-    find_device,
-    out,
-    print_json,
-    print_text,
-    progress_bar,
-)
+from domainadaptor.cli import options, terminal
+from domainadaptor.cli.help import NETWORK, RUN, option
 from domainadaptor.errors import BadFile, BadOption
 
 _METHODS = ["adabn", "adamixbn", "tent", "domainadaptor-t", "domainadaptor-skd", "domainadaptor-aug"]
+Numbers = list[int] | None
 
 
 def bench(
-    network: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", rich_help_panel=NETWORK, help="Repeatable. Default: resnet18."),
-    ] = None,
-    method: Methods = None,
-    option: MethodOptions = None,
-    batch_size: Annotated[
-        list[int] | None, typer.Option(min=1, metavar="N", help="Images per batch; repeatable. Default: 64.")
-    ] = None,
-    size: Annotated[
-        list[int] | None,
-        typer.Option(
-            min=1, metavar="PIXELS", rich_help_panel=NETWORK, help="Side of the images; repeatable. Default: 224."
-        ),
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Timings of each method, interleaved.")] = 7,
-    memory: Annotated[bool, typer.Option(help="Also measure peak memory, in a process per method.")] = True,
-    output: Annotated[
-        Path, typer.Option(metavar="DIR", rich_help_panel=RUN, help="Folder for bench.json and bench.png.")
-    ] = Path("bench-results"),
-    compare: Annotated[
-        Path | None, typer.Option(metavar="FILE", rich_help_panel=RUN, help="An earlier bench.json to compare with.")
-    ] = None,
-    device: Device = "auto",
-    seed: Seed = 0,
-    as_json: Json = False,
+    network: Annotated[list[str] | None, option("NAME", "Repeatable. Default: resnet18.", NETWORK)] = None,
+    method: terminal.Methods = None,
+    method_option: options.MethodOptions = None,
+    batch_size: Annotated[Numbers, option("N", "Images per batch; repeatable. Default: 64.", min=1)] = None,
+    size: Annotated[Numbers, option("PIXELS", "Side of the images; repeatable. Default: 224.", NETWORK, min=1)] = None,
+    rounds: Annotated[int, option("N", "Timings of each method, interleaved.", min=1)] = 7,
+    memory: Annotated[bool, option(None, "Also measure peak memory, in a process per method.")] = True,
+    output: Annotated[Path, option("DIR", "Folder for bench.json and bench.png.", RUN)] = Path("bench-results"),
+    compare: Annotated[Path | None, option("FILE", "An earlier bench.json to compare with.", RUN)] = None,
+    device: terminal.Device = "auto",
+    seed: terminal.Seed = 0,
+    as_json: terminal.Json = False,
 ) -> None:
     """Time methods relative to plain inference of the same network."""
     from domainadaptor.lab.bench.benchmark import run_bench, title
@@ -62,12 +37,12 @@ def bench(
     from domainadaptor.lab.networks.zoo import find_network
 
     before = _read(compare) if compare else None
-    place = str(find_device(device))
+    place = str(terminal.find_device(device))
     configs = [
         BenchConfig(find_network(name).name, images, side, rounds, place, seed)
         for name, images, side in product(network or ["resnet18"], batch_size or [64], size or [224])
     ]
-    texts = split_pairs(option)
+    texts = options.split_pairs(method_option)
     methods = {name: _options_for(name, texts) for name in method or _METHODS}
     make_folder(output)
 
@@ -75,18 +50,18 @@ def bench(
         with replacing(output / "bench.json") as path:
             path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
-    with progress_bar(total=0, lines=True) as bar:
+    with terminal.progress_bar(total=0, lines=True) as bar:
         report = run_bench(configs, methods, memory, bar.step, save)
     draw(report, output / "bench.png")
     if as_json:
-        print_json(report)
+        terminal.print_json(report)
         return
     _show(report, before)
     for point in report["skipped"]:
-        print_text(f"Skipped: {title(point)}: {point['reason']}")
+        terminal.print_text(f"Skipped: {title(point)}: {point['reason']}")
     machine = report["machine"]
-    print_text(f"{machine['processor']}, threads: {machine['threads']}, torch {machine['torch']}")
-    print_text(f"Report: {output / 'bench.json'}   chart: {output / 'bench.png'}")
+    terminal.print_text(f"{machine['processor']}, threads: {machine['threads']}, torch {machine['torch']}")
+    terminal.print_text(f"Report: {output / 'bench.json'}   chart: {output / 'bench.png'}")
 
 
 def _options_for(method: str, texts: dict[str, str]) -> dict[str, Any]:
@@ -94,10 +69,8 @@ def _options_for(method: str, texts: dict[str, str]) -> dict[str, Any]:
     from domainadaptor.catalog import method_info
 
     known = method_info(method, allow_import=True).options
-    options = parse_method_options(method, [f"{name}={text}" for name, text in texts.items() if name in known])
-    if method == "tent":
-        options.setdefault("predict", "after")
-    return options
+    own = options.parse_method_options(method, [f"{name}={text}" for name, text in texts.items() if name in known])
+    return {"predict": "after", **own} if method == "tent" else own
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -135,5 +108,5 @@ def _show(report: dict[str, Any], before: dict[str, Any] | None) -> None:
             costs.add_row(row["method"], *cells)
             cells = [f"{row['phases'][name]:.0f}" if name in row["phases"] else "" for name in phases]
             times.add_row(row["method"], *cells, f"{row['reset_milliseconds']:.1f}", f"{row['wrap_milliseconds']:.0f}")
-        out.print(costs)
-        out.print(times)
+        terminal.out.print(costs)
+        terminal.out.print(times)

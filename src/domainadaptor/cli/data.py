@@ -8,68 +8,46 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from domainadaptor.cli.help import DATA, RUN, PlainCommand
-from domainadaptor.cli.options import DataOptions, parse_data_options
-from domainadaptor.cli.terminal import (
-    Dataset,
-    Exit,
-    Json,
-    Root,
-    err,
-    out,
-    print_json,
-    print_text,
-    progress_bar,
-    show_notes,
-)
+from domainadaptor.cli import options, terminal
+from domainadaptor.cli.help import DATA, RUN, PlainCommand, option
 from domainadaptor.errors import BadOption
 
 if TYPE_CHECKING:  # it takes seconds to import
     from domainadaptor.lab.data.domains import DomainDataset
 
-app = typer.Typer(
-    name="data",
-    help="List data sets, or describe one.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = typer.Typer(help="List data sets, or describe one.", no_args_is_help=True, rich_markup_mode=None)
 
 _WIDEST = 24  # characters of a name per line
 _SHOWN = 10  # skipped files that are listed
+_SHEET = "PNG file for a sheet with a few images of each class."
+_DECODE = "Decode every image to find corrupt ones. Default: check headers only."
 
 
 @app.command("list", cls=PlainCommand)
-def list_(as_json: Json = False) -> None:
+def list_(as_json: terminal.Json = False) -> None:
     """List the data sets and their options."""
     from domainadaptor.lab.data.registry import data_options, datasets
 
     known = datasets()
     if as_json:
-        print_json({name: {"is": text, "options": data_options(name)} for name, text in known.items()})
+        terminal.print_json({name: {"is": text, "options": data_options(name)} for name, text in known.items()})
         return
     table = Table("data set", "description", "options")
     for name, text in known.items():
         table.add_row(name, text, "\n".join(f"{option}={value}" for option, value in data_options(name).items()))
-    out.print(table)
-    print_text("Details: domainadaptor data describe NAME --root FOLDER")
+    terminal.out.print(table)
+    terminal.print_text("Details: domainadaptor data describe NAME --root FOLDER")
 
 
 @app.command(cls=PlainCommand)
 def describe(
-    dataset: Dataset,
-    root: Root = None,
-    data_option: DataOptions = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=RUN, help="PNG file for a sheet with a few images of each class."),
-    ] = None,
-    decode: Annotated[
-        bool, typer.Option("--decode", help="Decode every image to find corrupt ones. Default: check headers only.")
-    ] = False,
-    seed: Annotated[
-        int | None, typer.Option(min=0, metavar="N", rich_help_panel=DATA, help="Seed of an unpublished split.")
-    ] = None,
-    as_json: Json = False,
+    dataset: terminal.Dataset,
+    root: terminal.Root = None,
+    data_option: options.DataOptions = None,
+    output: Annotated[Path | None, option("FILE", _SHEET, RUN)] = None,
+    decode: Annotated[bool, option(None, _DECODE, None, "--decode")] = False,
+    seed: Annotated[int | None, option("N", "Seed of an unpublished split.", DATA, min=0)] = None,
+    as_json: terminal.Json = False,
 ) -> None:
     """Show domains, classes, numbers of images, the split, and skipped files."""
     from domainadaptor.lab.data.contact_sheet import contact_sheet
@@ -78,8 +56,8 @@ def describe(
 
     if output is not None and output.suffix.lower() != ".png":
         raise BadOption(f"--output {str(output)!r}: expected the name of a PNG file, such as sheet.png")
-    options = parse_data_options(dataset, data_option)
-    opened = open_dataset(dataset, root, **({} if seed is None else {"seed": seed}) | options)
+    chosen = options.parse_data_options(dataset, data_option)
+    opened = open_dataset(dataset, root, **({} if seed is None else {"seed": seed}) | chosen)
     unreadable = _unreadable(opened, decode)
     differs = differs_from_published(dataset, opened)
     sheet = contact_sheet(opened) if output else None
@@ -90,35 +68,37 @@ def describe(
             sheet.image.save(path, format="PNG")
     if as_json:
         more = {"unreadable": unreadable, "differs_from_published": differs, "sheet": str(output) if output else None}
-        print_json({**opened.manifest(), "classes": opened.classes, **more})
+        terminal.print_json({**opened.manifest(), "classes": opened.classes, **more})
     else:
         _show(opened, unreadable, differs, decode)
         if sheet and output:
-            print_text(f"Contact sheet with {sheet.shows}: {output}")
+            terminal.print_text(f"Contact sheet with {sheet.shows}: {output}")
     if unreadable:
-        raise typer.Exit(Exit.SOME_SKIPPED)
+        raise typer.Exit(terminal.Exit.SOME_SKIPPED)
 
 
 def _unreadable(dataset: "DomainDataset", decode: bool) -> dict[str, str]:
     """Return the images that cannot be read, and why."""
     from domainadaptor.lab.data.integrity import unreadable_images
 
-    with progress_bar(len(dataset), "checking images") as bar:
+    with terminal.progress_bar(len(dataset), "checking images") as bar:
         return unreadable_images(dataset, decode, lambda done: bar.at(done, len(dataset)))
 
 
 def _show(dataset: "DomainDataset", unreadable: Mapping[str, str], differs: str, decoded: bool) -> None:
     domains, classes = _count(len(dataset.domains), "domain"), _count(len(dataset.classes), "class", "classes")
-    print_text(f"{dataset.name}: {domains}, {classes}, {_count(len(dataset), 'image')}")
+    terminal.print_text(f"{dataset.name}: {domains}, {classes}, {_count(len(dataset), 'image')}")
     for table in _class_tables(dataset):
-        out.print(table)
-    out.print(_split_table(dataset))
-    print_text(f"Split: {dataset.splits}.")
-    show_notes([differs] if differs else [])
+        terminal.out.print(table)
+    terminal.out.print(_split_table(dataset))
+    terminal.print_text(f"Split: {dataset.splits}.")
+    terminal.show_notes([differs] if differs else [])
     _show_files("skipped", dataset.skipped)
     _show_files("cannot be read", unreadable)
     if not unreadable:
-        print_text("All images can be decoded." if decoded else "All image headers are valid; --decode checks more.")
+        terminal.print_text(
+            "All images can be decoded." if decoded else "All image headers are valid; --decode checks more."
+        )
 
 
 def _count(number: int, one: str, many: str = "") -> str:
@@ -133,7 +113,7 @@ def _class_tables(dataset: "DomainDataset") -> Iterator[Table]:
         columns = {"in each domain": next(iter(columns.values()))}
     columns["all"] = [sum(found[kind] for found in counts.values()) for kind in dataset.classes]
     names = list(columns)
-    fitting = max(1, (out.width - _WIDEST - 4) // (min(_WIDEST, max(7, *map(len, names))) + 3))
+    fitting = max(1, (terminal.out.width - _WIDEST - 4) // (min(_WIDEST, max(7, *map(len, names))) + 3))
     for start in range(0, len(names), fitting):
         table = Table(show_footer=True)
         table.add_column("class", "all", overflow="fold", max_width=_WIDEST)
@@ -160,8 +140,8 @@ def _split_table(dataset: "DomainDataset") -> Table:
 def _show_files(what: str, files: Mapping[str, str]) -> None:
     if not files:
         return
-    print_text(f"{_count(len(files), 'file')} {what}:", err)
+    terminal.print_text(f"{_count(len(files), 'file')} {what}:", terminal.err)
     for file, why in list(files.items())[:_SHOWN]:
-        print_text(f"  {file}: {why}", err)
+        terminal.print_text(f"  {file}: {why}", terminal.err)
     if len(files) > _SHOWN:
-        print_text(f"  and {len(files) - _SHOWN:,} more; --json lists them all", err)
+        terminal.print_text(f"  and {len(files) - _SHOWN:,} more; --json lists them all", terminal.err)

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich import box
 from rich.table import Table
 
+from domainadaptor.cli import terminal
+from domainadaptor.cli.help import option
 from domainadaptor.cli.process import one_thread
-from domainadaptor.cli.terminal import BatchSize, Device, Json, Seed, find_device, out, print_json, progress_bar
 
 if TYPE_CHECKING:  # it takes seconds to import
     from domainadaptor.lab.demo.run import DemoReport
@@ -31,13 +31,11 @@ styles of the training, accuracy is {low:.0f} to {high:.0f} %."""
 
 
 def demo(
-    output: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the picture and the numbers.")] = Path(
-        "demo-results"
-    ),
-    batch_size: BatchSize = 16,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: Json = False,
+    output: Annotated[Path, option("DIR", "Folder for the picture and the numbers.")] = Path("demo-results"),
+    batch_size: terminal.BatchSize = 16,
+    seed: terminal.Seed = 0,
+    device: terminal.Device = "auto",
+    as_json: terminal.Json = False,
 ) -> None:
     """Adapt to a new style of handwritten digits, in a minute.
 
@@ -49,12 +47,12 @@ def demo(
     from domainadaptor.lab.files import make_folder
 
     make_folder(output)
-    with one_thread(), progress_bar(total=amount_of_work()) as bar:
-        report = run_demo(find_device(device), batch_size, seed, bar.step)
+    with one_thread(), terminal.progress_bar(total=amount_of_work()) as bar:
+        report = run_demo(terminal.find_device(device), batch_size, seed, bar.step)
     draw(report, output / "demo.png")
     (output / "demo.json").write_text(json.dumps(report.as_json(), indent=2) + "\n", encoding="utf-8")
     if as_json:
-        print_json(report.as_json())
+        terminal.print_json(report.as_json())
     else:
         _show(report, output)
 
@@ -73,8 +71,8 @@ def _show(report: "DemoReport", output: Path) -> None:
         accuracies = [f"{report.accuracy(part.method, style):.1f}" for style in report.in_domain]
         gain = f"{report.accuracy(part.method) - report.accuracy(part.builds_on):+.1f}" if part.builds_on else ""
         table.add_row(part.method, part.adds, *accuracies, f"{report.accuracy(part.method):.1f}", gain)
-    out.print(table, highlight=False)
+    terminal.out.print(table, highlight=False)
     known = report.in_domain.values()
     text = _EXPLANATION.format(batch=report.batch_size, lr=LEARNING_RATE, low=min(known), high=max(known))
-    out.print(text, highlight=False, soft_wrap=True)
-    out.print(f"Picture: {output / 'demo.png'}   numbers: {output / 'demo.json'}", highlight=False, soft_wrap=True)
+    terminal.print_text(text)
+    terminal.print_text(f"Picture: {output / 'demo.png'}   numbers: {output / 'demo.json'}")

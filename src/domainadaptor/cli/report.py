@@ -5,33 +5,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from domainadaptor.cli.terminal import Exit, Json, out, print_json, show_notes
+from domainadaptor.cli import terminal
+from domainadaptor.cli.help import option
 
 if TYPE_CHECKING:  # the lab takes seconds to import
     from domainadaptor.lab.reports.report import ResultsReport
 
+_FOLDER = "A results folder of `run` or `evaluate`, or a folder with training runs at any depth."
+_PUBLISH = "Also write what belongs in git: Markdown, results.csv, --figure."
+
 
 def report(
-    folder: Annotated[
-        Path,
-        typer.Argument(help="A results folder of `run` or `evaluate`, or a folder with training runs at any depth."),
-    ] = Path("results"),
-    output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for page, tables and figures; FOLDER otherwise.")
-    ] = None,
-    only: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One experiment, such as comparison; its page is NAME.html.")
-    ] = None,
-    publish_to: Annotated[
-        Path | None,
-        typer.Option(
-            "--publish", metavar="DIR", help="Also write what belongs in git: Markdown, results.csv, --figure."
-        ),
-    ] = None,
-    figure: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A figure to publish, such as time; repeatable.")
-    ] = None,
-    json_wanted: Json = False,
+    folder: Annotated[Path, typer.Argument(help=_FOLDER)] = Path("results"),
+    output: Annotated[Path | None, option("DIR", "Folder for page, tables and figures; FOLDER otherwise.")] = None,
+    only: Annotated[str | None, option("NAME", "One experiment, such as comparison; its page is NAME.html.")] = None,
+    publish_to: Annotated[Path | None, option("DIR", _PUBLISH, None, "--publish")] = None,
+    figure: Annotated[list[str] | None, option("NAME", "A figure to publish, such as time; repeatable.")] = None,
+    json_wanted: terminal.Json = False,
 ) -> None:
     """Make tables, figures and a page from records.
 
@@ -47,12 +37,12 @@ def report(
     if publish_to is not None:
         files += publish(found, publish_to, figure or [])
     if json_wanted:
-        print_json(as_json(found, files))
+        terminal.print_json(as_json(found, files))
     else:
         _summarize(found, output or folder, len(files))
-    show_notes(found.problems())
+    terminal.show_notes(found.problems())
     if found.corrupt:
-        raise typer.Exit(Exit.SOME_SKIPPED)
+        raise typer.Exit(terminal.Exit.SOME_SKIPPED)
 
 
 def _summarize(found: "ResultsReport", output: Path, files: int) -> None:
@@ -66,4 +56,4 @@ def _summarize(found: "ResultsReport", output: Path, files: int) -> None:
         recipes = len(found.training)
         lines.append(f"training: {recipes} recipe{'' if recipes == 1 else 's'}")
     lines.append(f"{files} files written; open {output / found.name}.html")
-    out.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    terminal.print_text("\n".join(lines))

@@ -3,14 +3,14 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from domainadaptor.cli import terminal
-from domainadaptor.cli.help import DATA, NETWORK, RUN, TRAINING
+from domainadaptor.cli.help import DATA, NETWORK, RUN, TRAINING, option
 from domainadaptor.cli.options import DataOptions, parse_data_options, split_pairs
 from domainadaptor.errors import BadOption
 from domainadaptor.options import parse_options
@@ -21,10 +21,6 @@ if TYPE_CHECKING:  # they take seconds to import
     from domainadaptor.lab.training.trainer import TrainedNetwork, TrainingWorkspace
 
 
-def _option(metavar: str, text: str, panel: str = TRAINING, **more: Any) -> Any:
-    return typer.Option(metavar=metavar, help=text, rich_help_panel=panel, **more)
-
-
 Texts = list[str] | None
 Splits = list[tuple[tuple[str, ...], list[str]]]  # source and target domains of each run
 
@@ -32,37 +28,45 @@ Splits = list[tuple[tuple[str, ...], list[str]]]  # source and target domains of
 def train(
     context: typer.Context,
     dataset: terminal.Dataset,
-    target: Annotated[Texts, _option("DOMAIN", "The held-out domain; repeatable. Default: each in turn.", DATA)] = None,
+    target: Annotated[Texts, option("DOMAIN", "The held-out domain; repeatable. Default: each in turn.", DATA)] = None,
     source: Annotated[
-        Texts, _option("DOMAIN", "Train once, on these domains only; the others are targets.", DATA)
+        Texts, option("DOMAIN", "Train once, on these domains only; the others are targets.", DATA)
     ] = None,
     root: terminal.Root = None,
     data_option: DataOptions = None,
     network: Annotated[
-        str, _option("NAME", "A torchvision, timm or CIFAR network, such as resnet18.", NETWORK)
+        str, option("NAME", "A torchvision, timm or CIFAR network, such as resnet18.", NETWORK)
     ] = "resnet18",
     weights: Annotated[
-        str, _option("WEIGHTS", "To start from: pretrained (published), none (random), a file, or a run.", NETWORK)
+        str, option("WEIGHTS", "To start from: pretrained (published), none (random), a file, or a run.", NETWORK)
     ] = "pretrained",
     size: terminal.Size = None,
-    norm: Annotated[str, _option("KIND", "Norm layers: batch, or iabn (for NOTE).", NETWORK)] = "batch",
-    head_bias: Annotated[bool, _option("", "Give the head a bias; the paper's has none.", NETWORK)] = False,
-    algorithm: Annotated[str, _option("NAME", "erm, mldg, fsdcl, mvrml, arm …: see `algorithms`.")] = "erm",
-    option: Annotated[Texts, _option("NAME=VALUE", "An option of the algorithm; repeatable.")] = None,
-    task: Annotated[Texts, _option("TASK", "A task trained with ERM: rotation, jigsaw; repeatable.")] = None,
-    select: Annotated[str, _option("NAME", "Weights to keep: best, last or swad.")] = "best",
-    select_option: Annotated[Texts, _option("NAME=VALUE", "An option of --select, such as ratio=0.2 of swad.")] = None,
-    epochs: Annotated[int, _option("N", "Epochs, each with as many images as all source domains.", min=1)] = 30,
-    batch_size: Annotated[int, _option("N", "Images per step, over all domains.", min=1)] = 128,
-    lr: Annotated[float, _option("RATE", "Learning rate of the backbone.")] = 1e-3,
-    head_lr: Annotated[float, _option("FACTOR", "Learning rate of the head, as a factor of --lr.")] = 10.0,
-    weight_decay: Annotated[float, _option("X", "Weight decay of all parameters.")] = 5e-4,
-    schedule: Annotated[str, _option("NAME", "step (a tenth of --lr after 80 % of the epochs) or cosine.")] = "step",
-    warmup: Annotated[float, _option("EPOCHS", "Epochs of linear warm-up.")] = 0.0,
-    precision: Annotated[str, _option("TYPE", "float32, or bfloat16 for mixed precision.")] = "float32",
+    norm: Annotated[str, option("KIND", "Norm layers: batch, or iabn (for NOTE).", NETWORK)] = "batch",
+    head_bias: Annotated[bool, option(None, "Give the head a bias; the paper's has none.", NETWORK)] = False,
+    algorithm: Annotated[str, option("NAME", "erm, mldg, fsdcl, mvrml, arm …: see `algorithms`.", TRAINING)] = "erm",
+    algorithm_option: Annotated[
+        Texts, option("NAME=VALUE", "An option of the algorithm; repeatable.", TRAINING, "--option")
+    ] = None,
+    task: Annotated[Texts, option("TASK", "A task trained with ERM: rotation, jigsaw; repeatable.", TRAINING)] = None,
+    select: Annotated[str, option("NAME", "Weights to keep: best, last or swad.", TRAINING)] = "best",
+    select_option: Annotated[
+        Texts, option("NAME=VALUE", "An option of --select, such as ratio=0.2 of swad.", TRAINING)
+    ] = None,
+    epochs: Annotated[
+        int, option("N", "Epochs, each with as many images as all source domains.", TRAINING, min=1)
+    ] = 30,
+    batch_size: Annotated[int, option("N", "Images per step, over all domains.", TRAINING, min=1)] = 128,
+    lr: Annotated[float, option("RATE", "Learning rate of the backbone.", TRAINING)] = 1e-3,
+    head_lr: Annotated[float, option("FACTOR", "Learning rate of the head, as a factor of --lr.", TRAINING)] = 10.0,
+    weight_decay: Annotated[float, option("X", "Weight decay of all parameters.", TRAINING)] = 5e-4,
+    schedule: Annotated[
+        str, option("NAME", "step (a tenth of --lr after 80 % of the epochs) or cosine.", TRAINING)
+    ] = "step",
+    warmup: Annotated[float, option("EPOCHS", "Epochs of linear warm-up.", TRAINING)] = 0.0,
+    precision: Annotated[str, option("TYPE", "float32, or bfloat16 for mixed precision.", TRAINING)] = "float32",
     seed: terminal.Seed = 0,
     device: terminal.Device = "auto",
-    output: Annotated[Path | None, _option("FOLDER", "Folder of the runs. Default: your cache.", RUN)] = None,
+    output: Annotated[Path | None, option("FOLDER", "Folder of the runs. Default: your cache.", RUN)] = None,
     cache: terminal.Cache = True,
     as_json: terminal.Json = False,
 ) -> None:
@@ -79,7 +83,7 @@ def train(
     from domainadaptor.lab.training.selection import find_selection
     from domainadaptor.lab.training.trainer import TrainingWorkspace
 
-    texts = split_pairs(option, example="beta=0.5")
+    texts = split_pairs(algorithm_option, example="beta=0.5")
     select_texts = split_pairs(select_option, "--select-option", "ratio=0.2")
     opened = open_dataset(dataset, root, **parse_data_options(dataset, data_option))
     terminal.show_notes(filter(None, [differs_from_published(dataset, opened)]))
