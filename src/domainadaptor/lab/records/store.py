@@ -3,15 +3,11 @@
 import gzip
 import hashlib
 import json
-import os
 import shutil
-import socket
 import sqlite3
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +22,6 @@ from domainadaptor.lab.records.runs import EvaluationRecord, MeasurementRecord
 from domainadaptor.lab.records.training import TrainingRecord
 
 DATABASE, EXPORT = "results.sqlite", "records.jsonl.gz"
-BEAT, STALE = 5.0, 60.0  # seconds: how often an owner renews its claims, and when another machine's are abandoned
 _BUSY = 60.0  # seconds to wait for another process's transaction
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS entries (kind TEXT, id TEXT, body TEXT NOT NULL, checksum TEXT NOT NULL, "
@@ -34,8 +29,7 @@ _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS corrupt "
     "(kind TEXT, id TEXT, body TEXT, reason TEXT, found TEXT DEFAULT CURRENT_TIMESTAMP)",
     "CREATE TABLE IF NOT EXISTS imports (digest TEXT PRIMARY KEY) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS claims "
-    "(id TEXT PRIMARY KEY, owner TEXT, host TEXT, pid INTEGER, started REAL, beat REAL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS claims (id TEXT PRIMARY KEY, pid INTEGER, started REAL) WITHOUT ROWID",
 )
 _RUNS = ("evaluation", "measurement")
 
@@ -60,7 +54,7 @@ def build(content: Mapping[str, Any]) -> AnyRun:
 
 
 class Store:
-    """The entries of a results folder. Several processes may share it; a killed process loses no finished record.
+    """The entries of a results folder. Processes of one machine may share it; a killed one loses no finished record.
 
     Methods raise BadFile if the folder or the database cannot be made, read or written.
     """
@@ -76,18 +70,11 @@ class Store:
             readonly: Whether nothing is to be written, neither folder nor file.
         """
         self.folder, self._path, self._warn, self._readonly = folder, folder / DATABASE, corrupt, readonly
-        self._owner = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
-        self._beating: threading.Thread | None = None
-        self._closed = threading.Event()
         with self._errors():
             self._db = self._open()
 
     def close(self) -> None:
-        """Release all claims and close the database."""
-        self._closed.set()
-        if self._beating is not None:
-            self._beating.join()
-            self._execute("DELETE FROM claims WHERE owner = ?", self._owner)
+        """Close the database."""
         self._db.close()
 
     def __enter__(self) -> "Store":
@@ -159,25 +146,17 @@ class Store:
     def claim(self, name: str) -> Iterator[bool]:
         """Yield whether this process alone works on a run while the context lasts; a dead owner's claim is taken."""
         with self._transaction():
-            held = self._db.execute("SELECT host, pid, started, beat FROM claims WHERE id = ?", (name,)).fetchone()
-            own = held is None or _is_abandoned(*held)
+            held = self._db.execute("SELECT pid, started FROM claims WHERE id = ?", (name,)).fetchone()
+            own = held is None or not _is_running(*held)
             if own:
                 process = psutil.Process()
-                values = (name, self._owner, socket.gethostname(), process.pid, process.create_time(), time.time())
-                self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)", values)
-        if own and self._beating is None:
-            self._beating = threading.Thread(target=self._beat, daemon=True, name="claims")
-            self._beating.start()
+                values = (name, process.pid, process.create_time())
+                self._db.execute("INSERT OR REPLACE INTO claims (id, pid, started) VALUES (?, ?, ?)", values)
         try:
             yield own
         finally:
             if own:
-                self._execute("DELETE FROM claims WHERE id = ? AND owner = ?", name, self._owner)
-
-    def _beat(self) -> None:
-        while not self._closed.wait(BEAT):
-            with suppress(sqlite3.Error), closing(sqlite3.connect(self._path, timeout=_BUSY)) as db, db:
-                db.execute("UPDATE claims SET beat = ? WHERE owner = ?", (time.time(), self._owner))
+                self._execute("DELETE FROM claims WHERE id = ?", name)
 
     def export(self) -> Path:
         """Write all entries to records.jsonl.gz, one JSON object per line; the same entries make the same bytes."""
@@ -269,11 +248,9 @@ def _row(entry: AnyEntry) -> tuple[str, str, str, str]:
     return entry.kind, entry.id, body, hashlib.sha256(body.encode()).hexdigest()
 
 
-def _is_abandoned(host: str, pid: int, started: float, beat: float) -> bool:
-    """Return whether the owner of a claim is dead; on another machine, whether it stopped renewing the claim."""
-    if host != socket.gethostname():
-        return abs(time.time() - beat) > STALE
+def _is_running(pid: int, started: float) -> bool:
+    """Return whether a process runs; another process may have its number by now."""
     try:
-        return bool(psutil.Process(pid).create_time() != started)
+        return bool(psutil.Process(pid).create_time() == started)
     except psutil.NoSuchProcess:
-        return True
+        return False
