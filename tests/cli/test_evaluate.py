@@ -238,24 +238,3 @@ def test_the_first_table_compares_methods_by_domain(program, base):
 def test_what_is_named_twice_runs_once(program, base):
     twice = ["--target", "night", "--method", "source"] * 2
     assert len(json.loads(program(*arguments(base, *twice, "--json")).stdout)) == 1
-
-
-def test_details_have_what_is_counted_of_each_domain(program, base):
-    words = arguments(base, "--method", "tent", "--protocol", "mixed-images", "--target", "night")
-    (record,) = json.loads(program(*words, "--json").stdout)
-    shown = program(*words, "--details").stdout
-    for heading in ("source", "before", "changed", "ECE", "memory", "relative"):
-        assert heading in shown
-    score = record["scores"]["night"]
-    assert f"{100 * score['changed'] / score['images']:.1f}" in shown
-
-
-def test_a_stream_of_several_domains_has_its_time_and_memory_beside_the_method(program, base):
-    words = arguments(base, "--method", "tent", "--protocol", "mixed-images", "--target", "night", "--target", "day")
-    (record,) = json.loads(program(*words, "--json").stdout)
-    shown = program(*words, "--details").stdout.splitlines()
-    first, second = (line.split("│")[2:-1] for line in shown if line.startswith("│ tent "))
-    images, changed = (sum(score[key] for score in record["scores"].values()) for key in ("images", "changed"))
-    assert first[0].strip() == str(images)
-    assert second[0].strip() == f"{100 * changed / images:.1f}"
-    assert all(text.strip() for text in second), "milliseconds, ratio and memory"

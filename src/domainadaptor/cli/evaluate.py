@@ -11,7 +11,6 @@ from rich.text import Text
 
 from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import ADAPTATION, DATA, RUN, option
-from domainadaptor.cli.terminal import Exit, out, print_json, progress_bar, show_notes, show_skipped
 from domainadaptor.options import parse_options
 
 if TYPE_CHECKING:  # they take seconds to import
@@ -20,11 +19,6 @@ if TYPE_CHECKING:  # they take seconds to import
     from domainadaptor.lab.experiments.runner import Runner
     from domainadaptor.lab.records.runs import EvaluationRecord, RunRecord
 
-# Columns of the tables, with digits.
-_ACCURACY = {"images": 0, "source model": 1, "before step": 1, "after": 1, "better": 1, "worse": 1}
-_COST = {
-    "changed": 1, "ECE source model": 1, "ECE after": 1, "ms per batch": 0, "relative time": 2, "peak memory, MB": 0,
-}  # fmt: skip
 _TARGET = "A domain to test on; repeatable. Default: all that the network was not trained on."
 _SOURCE = "A source domain, for methods that use source images; repeatable."
 _MEASURE = "Measure something else: statistics-distances, classifier-norms, loss-curves …"
@@ -53,7 +47,6 @@ def evaluate(
     protocol_option: Annotated[_Texts, option("NAME=VALUE", "An option, such as subset=128.", ADAPTATION)] = None,
     measure: Annotated[str, option("NAME", _MEASURE, ADAPTATION)] = "",
     output: Annotated[Path | None, option("DIR", "Folder for records; recorded runs are not repeated.", RUN)] = None,
-    details: Annotated[bool, option(None, "Show calibration, time and memory too.", RUN, "--details")] = False,
     cache: terminal.Cache = True,
     seed: terminal.Seed = 0,
     device: terminal.Device = "auto",
@@ -107,8 +100,8 @@ def evaluate(
     ]
     records = _run(runner, specs, output)
     records.sort(key=lambda record: methods.index(record.run.method or methods[0]))
-    if _show(records, details, as_json):
-        raise typer.Exit(Exit.SOME_SKIPPED)
+    if _show(records, as_json):
+        raise typer.Exit(terminal.Exit.SOME_SKIPPED)
 
 
 def _method_options(methods: list[str], pairs: list[str] | None, measure: str) -> dict[str, dict[str, Any]]:
@@ -139,30 +132,28 @@ def _run(runner: "Runner", specs: "Sequence[RunSpec]", output: Path | None) -> l
     from domainadaptor.lab.records.store import Store
 
     records: list[RunRecord] = []
-    opened = nullcontext() if output is None else Store(output, lambda text: show_notes([text]))
-    with opened as store, progress_bar(total=0) as bar:
+    opened = nullcontext() if output is None else Store(output, lambda text: terminal.show_notes([text]))
+    with opened as store, terminal.progress_bar(total=0) as bar:
         for spec in specs:
             bar.show(f"{spec.measure or spec.method} on {'+'.join(spec.domains)}")
             records.append(runner.run(spec, bar.at) if store is None else run_once(spec, runner, store, bar.at))
     return records
 
 
-def _show(records: Sequence["RunRecord"], details: bool, as_json: bool) -> bool:
+def _show(records: Sequence["RunRecord"], as_json: bool) -> bool:
     """Print tables or JSON; return whether images were skipped."""
     from domainadaptor.lab.records.runs import EvaluationRecord
 
     found = [record for record in records if isinstance(record, EvaluationRecord)]
     dumped = [{"id": record.id, **record.model_dump(mode="json", by_alias=True)} for record in records]
     if as_json or not found:
-        print_json(dumped if as_json else [record["values"] for record in dumped])
+        terminal.print_json(dumped if as_json else [record["values"] for record in dumped])
     else:
         _show_accuracy(found)
-        if details:
-            _show_details(found)
     if not as_json:
-        show_notes(dict.fromkeys(note for record in records for note in record.notes))
+        terminal.show_notes(dict.fromkeys(note for record in records for note in record.notes))
     skipped = {name: why for record in found for name, why in record.skipped.items()}
-    show_skipped(skipped.items())
+    terminal.show_skipped(skipped.items())
     return bool(skipped)
 
 
@@ -183,24 +174,4 @@ def _show_accuracy(records: Sequence["EvaluationRecord"]) -> None:
     if len(columns["source model"]) > 1:
         table.add_section()
         table.add_row("mean", *(f"{sum(values.values()) / len(values):.1f}" for values in columns.values()))
-    out.print(table)
-
-
-def _show_details(records: Sequence["EvaluationRecord"]) -> None:
-    from domainadaptor.lab.reports.details import MEANING, numbers_of, of_domain
-    from domainadaptor.lab.reports.numbers import number
-
-    for title, headings, caption in (
-        (f"Accuracy in percent, {records[0].run.protocol}", _ACCURACY, ""),
-        ("Changed answers in percent, calibration, time, memory", _COST, MEANING),
-    ):
-        columns = [Column(name, justify="right", width=max(map(len, [*name.split(), "10,000"]))) for name in headings]
-        table = Table(Column("method, domain", no_wrap=True), *columns, title=title, caption=caption)
-        for at, record in enumerate(records):
-            several = len(record.scores) > 1  # in one stream: time and memory are known only for all together
-            lines = {f"  {domain}": numbers_of([of_domain(record, domain)]) for domain in record.scores}
-            if at == 0 or record.run.method != records[at - 1].run.method:
-                lines = {record.run.method: numbers_of([record]) if several else {}} | lines
-            for label, known in lines.items():
-                table.add_row(Text(label), *(number(known.get(name), digits) for name, digits in headings.items()))
-        out.print(table)
+    terminal.out.print(table)
