@@ -1,4 +1,4 @@
-"""The program, run in this process: starting it anew takes ten seconds of imports each time."""
+"""The program, run in this process because imports take seconds; and a folder for experiments."""
 
 import sys
 from typing import NamedTuple
@@ -6,6 +6,8 @@ from typing import NamedTuple
 import pytest
 
 from domainadaptor.cli import main
+from tests.cli.small_experiment import TEXT
+from tests.lab.experiments.pictures import make_checkpoint, make_pictures
 
 
 class Done(NamedTuple):
@@ -26,3 +28,14 @@ def program(tmp_path, monkeypatch, capsys):
         return Done(int(ended.value.code or 0), *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def base(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOMAINADAPTOR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    make_pictures(tmp_path / "pictures")
+    make_checkpoint(tmp_path / "night.safetensors")
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "small.toml").write_text(TEXT)
+    return tmp_path

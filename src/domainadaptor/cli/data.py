@@ -86,8 +86,11 @@ def _unreadable(dataset: "DomainDataset", decode: bool) -> dict[str, str]:
 
 
 def _show(dataset: "DomainDataset", unreadable: Mapping[str, str], differs: str, decoded: bool) -> None:
-    domains, classes = _count(len(dataset.domains), "domain"), _count(len(dataset.classes), "class", "classes")
-    terminal.print_text(f"{dataset.name}: {domains}, {classes}, {_count(len(dataset), 'image')}")
+    domains, classes = (
+        terminal.count(len(dataset.domains), "domain"),
+        terminal.count(len(dataset.classes), "class", "classes"),
+    )
+    terminal.print_text(f"{dataset.name}: {domains}, {classes}, {terminal.count(len(dataset), 'image')}")
     for table in _class_tables(dataset):
         terminal.out.print(table)
     terminal.out.print(_split_table(dataset))
@@ -99,10 +102,6 @@ def _show(dataset: "DomainDataset", unreadable: Mapping[str, str], differs: str,
         terminal.print_text(
             "All images can be decoded." if decoded else "All image headers are valid; --decode checks more."
         )
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def _class_tables(dataset: "DomainDataset") -> Iterator[Table]:
@@ -140,7 +139,7 @@ def _split_table(dataset: "DomainDataset") -> Table:
 def _show_files(what: str, files: Mapping[str, str]) -> None:
     if not files:
         return
-    terminal.print_text(f"{_count(len(files), 'file')} {what}:", terminal.err)
+    terminal.print_text(f"{terminal.count(len(files), 'file')} {what}:", terminal.err)
     for file, why in list(files.items())[:_SHOWN]:
         terminal.print_text(f"  {file}: {why}", terminal.err)
     if len(files) > _SHOWN:

@@ -8,7 +8,6 @@ import typer
 
 from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import ADAPTATION, option
-from domainadaptor.cli.terminal import Exit, print_json, print_text, progress_bar, show_notes, show_skipped
 from domainadaptor.errors import BadFile
 
 if TYPE_CHECKING:  # they take seconds to import
@@ -61,7 +60,7 @@ def predict(
     given = {} if source_images is None else _inputs(method, source_images, images, loaded, batch_size, seed)
     known = options_from(method, heads=loaded.heads, preprocessing=loaded.preprocessing, seed=seed, **given)
     adaptor = adapt(loaded.network.to(chosen), method, **{**known, **typed})
-    with progress_bar(total=0, what="images") as bar:
+    with terminal.progress_bar(total=0, what="images") as bar:
         found = predict_folder(
             adaptor,
             images,
@@ -75,15 +74,15 @@ def predict(
         )
     skipped = [(row.file, row.skipped) for row in found.rows if row.skipped]
     if not found.predicted:
-        show_skipped(skipped)
+        terminal.show_skipped(skipped)
         raise BadFile(
             f"None of the {len(found.rows)} files in {str(images)!r} is a readable image; nothing was written"
         )
     write_csv(found, output)
     _show(found, loaded, output, as_json)
-    show_skipped([] if as_json else skipped)
+    terminal.show_skipped([] if as_json else skipped)
     if any(row.is_broken_image for row in found.rows):
-        raise typer.Exit(Exit.SOME_SKIPPED)
+        raise typer.Exit(terminal.Exit.SOME_SKIPPED)
 
 
 def _inputs(
@@ -110,9 +109,9 @@ def _show(found: "FolderPrediction", loaded: "LoadedNetwork", output: Path, as_j
         counts = {"predicted": predicted, "changed": found.changed, "skipped": skipped}
         rows, preprocessing = [asdict(row) for row in found.rows], asdict(loaded.preprocessing)
         fields = {"network": loaded.name, "preprocessing": preprocessing, "notes": notes, "rows": rows}
-        print_json({"output": str(output), **counts, **fields})
+        terminal.print_json({"output": str(output), **counts, **fields})
         return
-    images = "1 image" if predicted == 1 else f"{predicted} images"
-    print_text(f"{images} predicted, {found.changed} changed by adaptation, {skipped} skipped: {output}")
-    print_text(f"Preprocessing: {loaded.preprocessing.sentence()}.")
-    show_notes(notes)
+    images = terminal.count(predicted, "image")
+    terminal.print_text(f"{images} predicted, {found.changed} changed by adaptation, {skipped} skipped: {output}")
+    terminal.print_text(f"Preprocessing: {loaded.preprocessing.sentence()}.")
+    terminal.show_notes(notes)

@@ -50,10 +50,9 @@ def _summarize(found: "ResultsReport", output: Path, files: int) -> None:
     for chapter in found.chapters:
         gaps = chapter.gaps()
         failed = sum(gap.failed for gap in gaps)
-        state = f"{len(gaps) - failed} runs missing, {failed} failed" if gaps else "complete"
+        state = f"{terminal.count(len(gaps) - failed, 'run')} missing, {failed} failed" if gaps else "complete"
         lines.append(f"{chapter.plan.name}: {chapter.plan.title} ({state})")
     if found.training:
-        recipes = len(found.training)
-        lines.append(f"training: {recipes} recipe{'' if recipes == 1 else 's'}")
-    lines.append(f"{files} files written; open {output / found.name}.html")
+        lines.append(f"training: {terminal.count(len(found.training), 'recipe')}")
+    lines.append(f"{terminal.count(files, 'file')} written; open {output / found.name}.html")
     terminal.print_text("\n".join(lines))

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,21 +17,19 @@ from rich.text import Text
 
 from domainadaptor.cli import terminal
 from domainadaptor.cli.help import option
-from domainadaptor.cli.terminal import Bar, Exit, err, out, print_json, print_text, progress_bar, show_notes
 from domainadaptor.errors import BadFile, BadOption
 
 if TYPE_CHECKING:  # these take seconds to import
     from domainadaptor.lab.experiments.run_spec import RunSpec
     from domainadaptor.lab.experiments.runner import Runner
     from domainadaptor.lab.experiments.sweep import Sweep
-    from domainadaptor.lab.records.plans import PlannedRun
     from domainadaptor.lab.records.store import AnyRun, Store
 
 _FOLDER = Path("experiments")
 _NAMED = 4  # networks of an experiment that the list names
 _CAPTION = (
-    "missing: runs without a record whose data or network is not available (`run FILE --missing` prints the commands "
-    "that train networks); time: an estimate for what is not done, without training, on two cores"
+    "missing: runs without a record whose data or network is not available; `run FILE --missing` prints the commands "
+    "that train networks"
 )
 _FILES = "Files such as experiments/comparison.toml, or listed names."
 _OUTPUT = "Results folder. Runs that have a record there are not repeated."
@@ -67,9 +65,9 @@ def run(
         raise BadFile("\n".join(invalid))
     if listed:
         _list(sweeps, output, as_json)
-        show_notes(invalid)
+        terminal.show_notes(invalid)
         if invalid:
-            raise typer.Exit(Exit.SOME_SKIPPED)
+            raise typer.Exit(terminal.Exit.SOME_SKIPPED)
     elif missing:
         _print_missing(sweeps, output, root)
     else:
@@ -141,7 +139,7 @@ def _helpers(jobs: int, words: list[str]) -> Iterator[None]:
             [sys.executable, "-m", "domainadaptor", *words],
             env={**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)},
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL if err.is_terminal else None,  # lines would break the progress bar
+            stderr=subprocess.DEVNULL if terminal.err.is_terminal else None,  # lines would break the progress bar
         )
         for _ in range(jobs - 1)
     ]
@@ -161,7 +159,7 @@ def _run(sweeps: list["Sweep"], output: Path, as_json: bool, export: bool) -> No
 
     failed: dict[str, str] = {}
     idle = []
-    with Store(output, lambda text: show_notes([text])) as store:
+    with Store(output, lambda text: terminal.show_notes([text])) as store:
         for sweep in sweeps:
             sweep.look_up(store)
             if not sweep.runnable() and sweep.missing():
@@ -172,18 +170,20 @@ def _run(sweeps: list["Sweep"], output: Path, as_json: bool, export: bool) -> No
         if export:
             store.export()
     for name, why in failed.items():
-        print_text(f"failed {name}: {why}", err)
+        terminal.print_text(f"failed {name}: {why}", terminal.err)
     if len(idle) == len(sweeps):
         raise BadFile("\n".join(idle))
-    show_notes(idle)
+    terminal.show_notes(idle)
     if as_json:
-        print_json({sweep.experiment.name: sweep.plan(output).model_dump(mode="json") for sweep in sweeps})
+        terminal.print_json({sweep.experiment.name: sweep.plan(output).model_dump(mode="json") for sweep in sweeps})
     else:
-        print_text(f"Records are in {output}; `domainadaptor report {shlex.quote(str(output))}` makes tables of them.")
+        terminal.print_text(
+            f"Records are in {output}; `domainadaptor report {shlex.quote(str(output))}` makes tables of them."
+        )
     if failed:
-        raise typer.Exit(Exit.FAILED)
+        raise typer.Exit(terminal.Exit.FAILED)
     if any(sweep.missing() for sweep in sweeps):
-        raise typer.Exit(Exit.SOME_SKIPPED)
+        raise typer.Exit(terminal.Exit.SOME_SKIPPED)
 
 
 def _run_one(sweep: "Sweep", store: "Store", as_json: bool) -> dict[str, str]:
@@ -192,17 +192,17 @@ def _run_one(sweep: "Sweep", store: "Store", as_json: bool) -> dict[str, str]:
 
     if recorded := sweep.recorded():
         why = "; ".join(dict.fromkeys(cell.missing for cell in recorded))
-        show_notes([f"{len(recorded)} runs cannot be repeated now and keep their records: {why}"])
+        terminal.show_notes([f"{terminal.count(len(recorded), 'run')} cannot be repeated now; records are kept: {why}"])
     if sweep.missing():
-        show_notes([f"some runs cannot run: {_needs(sweep)}"])
+        terminal.show_notes([f"some runs cannot run: {_needs(sweep)}"])
     try:
-        with progress_bar(len(sweep.runnable())) as bar:
+        with terminal.progress_bar(len(sweep.runnable())) as bar:
             shown = _Display(sweep, bar)
             failed = run_sweep(sweep, store, RunProgress(shown.begun, shown.images, shown.ended))
-        show_notes(shown.cautions)
+        terminal.show_notes(shown.cautions)
     except KeyboardInterrupt:
-        print_text("Interrupted; repeat the command to resume with the next run.", err)
-        raise typer.Exit(Exit.INTERRUPTED) from None
+        terminal.print_text("Interrupted; repeat the command to resume with the next run.", terminal.err)
+        raise typer.Exit(terminal.Exit.INTERRUPTED) from None
     finally:
         if not as_json:
             _show_tables(sweep, store)
@@ -211,39 +211,29 @@ def _run_one(sweep: "Sweep", store: "Store", as_json: bool) -> dict[str, str]:
 
 def _show_tables(sweep: "Sweep", store: "Store") -> None:
     """Print the tables of an experiment that have accuracies: the mean over seeds."""
+    from domainadaptor.lab.records.runs import EvaluationRecord
     from domainadaptor.lab.reports.counts import accuracy
+    from domainadaptor.lab.reports.selection import TableRecords
+    from domainadaptor.lab.reports.tables import MEAN, estimates, number_rows
 
-    def value(run: "PlannedRun") -> float | None:
-        record = store.run(run.id) if run.id else None
-        return accuracy([record]) if record is not None and record.kind == "evaluation" and record.scores else None
-
+    records = {name: run for name, run in store.runs().items() if isinstance(run, EvaluationRecord)}
     for table in sweep.plan().tables:
-        rows = {
-            row.label: [_mean(_mean(map(value, seed)) for seed in row.cells[column]) for column in table.columns]
-            for row in table.rows
-        }
-        if all(number is None for numbers in rows.values() for number in numbers):
+        rows = number_rows(TableRecords(table, "", records, "evaluation"), accuracy)
+        if not (known := estimates(rows, table.columns)):
             continue  # it shows another measurement
-        headings = [table.corner, *table.columns, *(["mean"] if table.mean else [])]
-        shown = Table(*(Column(Text(heading)) for heading in headings))  # names of folders are not markup
+        columns = [*table.columns, *([MEAN] if table.mean else [])]
+        shown = Table(*(Column(Text(heading)) for heading in [table.corner, *columns]))  # folder names are not markup
         shown.title = Text(f"{table.title}: accuracy in percent; {table.sample}", style="table.title")
-        for label, numbers in rows.items():
-            whole = [_mean(numbers)] if table.mean else []
-            shown.add_row(Text(label), *("" if number is None else f"{number:.1f}" for number in [*numbers, *whole]))
-        out.print(shown)
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean; None if a value is missing, or there is none."""
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(found) else None
+        for at, row in enumerate(rows):
+            done = [name for name in columns if (at, name) in known and (name == MEAN or row.cells[name].complete)]
+            shown.add_row(Text(row.label), *(f"{known[at, name].mean:.1f}" if name in done else "" for name in columns))
+        terminal.out.print(shown)
 
 
 class _Display:
     """A progress bar on a terminal, one line per run elsewhere."""
 
-    def __init__(self, sweep: "Sweep", bar: Bar) -> None:
+    def __init__(self, sweep: "Sweep", bar: terminal.Bar) -> None:
         self.cautions: dict[str, None] = {}
         self._sweep, self._bar = sweep, bar
         self._started, self._ended = time.perf_counter(), 0
@@ -274,8 +264,10 @@ class _Display:
         outcome = f"failed: {record.failed}" if record.failed else "measured"
         if record.kind == "evaluation" and not record.failed:
             outcome = f"{accuracy([record], 'source'):.1f} -> {accuracy([record]):.1f} %, {record.took:.0f} s"
-        if not err.is_terminal or record.failed:
-            print_text(f"[{self._done}/{self._total}] {self._text}: {outcome}; about {left:.0f} min left", err)
+        if not terminal.err.is_terminal or record.failed:
+            terminal.print_text(
+                f"[{self._done}/{self._total}] {self._text}: {outcome}; about {left:.0f} min left", terminal.err
+            )
 
 
 def _needs(sweep: "Sweep") -> str:
@@ -293,7 +285,7 @@ def _print_missing(sweeps: list["Sweep"], output: Path, root: Path | None) -> No
         for sweep in sweeps:
             sweep.look_up(store)
     wanted = {command: why for sweep in sweeps for command, why in sweep.missing().items()}
-    show_notes(dict.fromkeys(wanted.values()))
+    terminal.show_notes(dict.fromkeys(wanted.values()))
     place = f" {shlex.join(['--root', str(root)])}" if root else ""
     for command, why in wanted.items():
         if command != why:  # otherwise no command helps
@@ -301,19 +293,16 @@ def _print_missing(sweeps: list["Sweep"], output: Path, root: Path | None) -> No
 
 
 def _list(sweeps: list["Sweep"], output: Path, as_json: bool) -> None:
-    from domainadaptor.lab.experiments.estimate import minutes_for, passes_by_method
     from domainadaptor.lab.records.store import Store
 
     rows: list[dict[str, Any]] = []
     with Store(output, readonly=True) as store:
-        done = {name: record for name, record in store.runs().items() if not record.failed}
-        passes = passes_by_method(done.values())
+        done = {name for name, record in store.runs().items() if not record.failed}
         for sweep in sweeps:
             sweep.look_up(store)
             specs = sweep.runnable()
-            left = [spec for name, spec in specs.items() if name not in done]
             absent = {repr(cell.spec): cell for cell in sweep.cells if cell.id is None}  # tables may share runs
-            missing = [cell.spec for cell in absent.values() if cell.recorded is None]
+            recorded = sum(cell.recorded is not None for cell in absent.values())
             rows.append(
                 {
                     "experiment": sweep.experiment.name,
@@ -321,20 +310,18 @@ def _list(sweeps: list["Sweep"], output: Path, as_json: bool) -> None:
                     "data": sorted({table.dataset for table in sweep.experiment.tables}),
                     "networks": sorted({cell.spec.network.label for cell in sweep.cells}),
                     "runs": len(specs) + len(absent),
-                    "done": len(specs) - len(left) + len(absent) - len(missing),
-                    "missing": len(missing),
-                    "minutes": minutes_for([*left, *missing], sweep, passes),
+                    "done": len(specs.keys() & done) + recorded,
+                    "missing": len(absent) - recorded,
                 }
             )
     if as_json:
-        print_json(rows)
+        terminal.print_json(rows)
         return
-    headings = [Column(name, no_wrap=True, justify="right") for name in ("runs", "done", "missing", "time, h")]
+    headings = [Column(name, no_wrap=True, justify="right") for name in ("runs", "done", "missing")]
     table = Table("experiment, and what it needs", *headings, caption=_CAPTION)
     for row in rows:
-        hours = "unknown" if row["minutes"] is None else f"{row['minutes'] / 60:,.1f}"
         some = ", ".join(row["networks"][:_NAMED]) + (" …" if len(row["networks"]) > _NAMED else "")
         needs = f"\n{row['title']}\n{', '.join(row['data'])}: {some}"
         counts = (str(row[name]) for name in ("runs", "done", "missing"))
-        table.add_row(Text.assemble((row["experiment"], "bold"), needs), *counts, hours)
-    out.print(table)
+        table.add_row(Text.assemble((row["experiment"], "bold"), needs), *counts)
+    terminal.out.print(table)

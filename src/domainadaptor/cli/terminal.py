@@ -94,6 +94,11 @@ def print_text(text: str, console: Console = out) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def count(number: int, one: str, many: str = "") -> str:
+    """Return a number and what it counts, in the singular or the plural."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def show_notes(notes: Iterable[str]) -> None:
     """Print remarks on a result to standard error."""
     for note in notes:

@@ -164,7 +164,7 @@ def _show(trained: "TrainedNetwork") -> None:
     terminal.print_text(f"  {trained.checkpoint}")
     terminal.show_notes([record.note] if record.note else [])
     if record.skipped:
-        terminal.show_notes([f"{len(record.skipped)} files were skipped; the record lists them"])
+        terminal.show_notes([f"skipped {terminal.count(len(record.skipped), 'file')}; the record lists them"])
 
 
 def _show_table(trained: "list[TrainedNetwork]") -> None:

@@ -316,7 +316,6 @@ ZOO = '[networks.published]\nnetwork = "resnet20"'
         (MINE, 'train = { dataset = "pacs", select_option = { ratio = 1 } }', "best has no option 'ratio'"),
         (MINE, 'train = { dataset = "pacs" }\nstart = "mine"', "leads back to itself"),
         (MINE, 'train = { dataset = "pacs" }\nsources = "photo"', "expected a list"),
-        (MINE, 'train = { dataset = "pacs" }\nmilliseconds = "3"', "a number"),
         (ZOO, "[networks.published]\nnetwork = 3", "expected text"),
     ],
 )

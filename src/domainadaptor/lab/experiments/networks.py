@@ -60,7 +60,6 @@ class NetworkEntry(FileModel):
     checkpoint: str = ""  # a file, with {target} and {seed} where there are several
     network: str = ""  # a name of the zoo
     weights: str = "pretrained"
-    milliseconds: float = 0.0  # of plain inference per image, for estimates
 
     def depends_on_target(self) -> bool:
         """Return whether there is one network per held-out domain."""
@@ -79,7 +78,7 @@ class Networks:
         """Return an entry; with the user's checkpoint, if one is given for it."""
         own = self.entries[name]
         if name in self.given:
-            return NetworkEntry(about=own.about, checkpoint=self.given[name], milliseconds=own.milliseconds)
+            return NetworkEntry(about=own.about, checkpoint=self.given[name])
         return own
 
     def locate(
