@@ -23,7 +23,7 @@ def bench(
     size: Annotated[Numbers, option("PIXELS", "Side of the images; repeatable. Default: 224.", NETWORK, min=1)] = None,
     rounds: Annotated[int, option("N", "Timings of each method, interleaved.", min=1)] = 7,
     memory: Annotated[bool, option(None, "Also measure peak memory, in a process per method.")] = True,
-    output: Annotated[Path, option("DIR", "Folder for bench.json and bench.png.", RUN)] = Path("bench-results"),
+    output: Annotated[Path, option("DIR", "Folder for bench.json.", RUN)] = Path("bench-results"),
     compare: Annotated[Path | None, option("FILE", "An earlier bench.json to compare with.", RUN)] = None,
     device: terminal.Device = "auto",
     seed: terminal.Seed = 0,
@@ -31,7 +31,6 @@ def bench(
 ) -> None:
     """Time methods relative to plain inference of the same network."""
     from domainadaptor.lab.bench.benchmark import run_bench, title
-    from domainadaptor.lab.bench.chart import draw
     from domainadaptor.lab.bench.timing import BenchConfig
     from domainadaptor.lab.files import make_folder, replacing
     from domainadaptor.lab.networks.zoo import find_network
@@ -52,7 +51,6 @@ def bench(
 
     with terminal.progress_bar(total=0, lines=True) as bar:
         report = run_bench(configs, methods, memory, bar.step, save)
-    draw(report, output / "bench.png")
     if as_json:
         terminal.print_json(report)
         return
@@ -61,7 +59,7 @@ def bench(
         terminal.print_text(f"Skipped: {title(point)}: {point['reason']}")
     machine = report["machine"]
     terminal.print_text(f"{machine['processor']}, threads: {machine['threads']}, torch {machine['torch']}")
-    terminal.print_text(f"Report: {output / 'bench.json'}   chart: {output / 'bench.png'}")
+    terminal.print_text(f"Report: {output / 'bench.json'}")
 
 
 def _options_for(method: str, texts: dict[str, str]) -> dict[str, Any]:

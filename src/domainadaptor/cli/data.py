@@ -19,7 +19,7 @@ app = typer.Typer(help="List data sets, or describe one.", no_args_is_help=True,
 
 _WIDEST = 24  # characters of a name per line
 _SHOWN = 10  # skipped files that are listed
-_SHEET = "PNG file for a sheet with a few images of each class."
+_SHEET = "PNG file for an image of each class and domain."
 _DECODE = "Decode every image to find corrupt ones. Default: check headers only."
 
 
@@ -62,7 +62,6 @@ def describe(
     differs = differs_from_published(dataset, opened)
     sheet = contact_sheet(opened) if output else None
     if sheet and output:
-        unreadable |= sheet.unreadable
         make_folder(output.parent)
         with replacing(output) as path:
             sheet.image.save(path, format="PNG")
@@ -72,7 +71,8 @@ def describe(
     else:
         _show(opened, unreadable, differs, decode)
         if sheet and output:
-            terminal.print_text(f"Contact sheet with {sheet.shows}: {output}")
+            terminal.print_text(f"Contact sheet: {output}")
+            terminal.print_text(f"Rows: {', '.join(sheet.domains)}. Columns: {', '.join(sheet.classes)}.")
     if unreadable:
         raise typer.Exit(terminal.Exit.SOME_SKIPPED)
 

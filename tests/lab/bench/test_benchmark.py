@@ -5,11 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from PIL import Image
 
 from domainadaptor.lab.bench import benchmark
 from domainadaptor.lab.bench.benchmark import earlier_ratio, run_bench
-from domainadaptor.lab.bench.chart import draw
 from domainadaptor.lab.bench.memory import peak_memory
 from domainadaptor.lab.bench.timing import BenchConfig, Timing, time_methods
 from tests.conftest import GoldenNet, stir
@@ -43,7 +41,7 @@ def test_a_round_that_is_slow_for_both_does_not_change_the_ratio(monkeypatch):
     assert (timing.plain_milliseconds, timing.milliseconds, timing.reset_milliseconds) == (3000.0, 9000.0, 500.0)
 
 
-def test_a_report_is_kept_compared_and_drawn(tmp_path):
+def test_a_report_is_kept_and_compared():
     report = run_bench([SMALL], {"adabn": {}, "source": {}}, memory=False, progress=lambda _: None)
     assert json.loads(json.dumps(report)) == report
     assert report["machine"]["torch"] == torch.__version__
@@ -51,9 +49,6 @@ def test_a_report_is_kept_compared_and_drawn(tmp_path):
     before["rows"] = before["rows"][:1]
     before["rows"][0]["ratio"] = 9.0
     assert [earlier_ratio(row, before) for row in report["rows"]] == [9.0, None]
-    draw(report, tmp_path / "bench.png")
-    with Image.open(tmp_path / "bench.png") as picture:
-        assert picture.width > 400
 
 
 def test_configurations_that_do_not_fit_into_memory_are_skipped(monkeypatch, tmp_path):
@@ -69,11 +64,6 @@ def test_configurations_that_do_not_fit_into_memory_are_skipped(monkeypatch, tmp
     assert report["skipped"][0]["reason"] == "needs about 64 MB, but only 40 MB are available"
     assert [row["batch_size"] for row in report["rows"]] == [1, 8]
     assert kept == [1, 1, 2]
-
-
-def test_nothing_measured_is_nothing_drawn(tmp_path):
-    draw({"rows": [], "skipped": []}, tmp_path / "none.png")
-    assert not (tmp_path / "none.png").exists()
 
 
 @pytest.mark.slow

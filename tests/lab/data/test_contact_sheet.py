@@ -8,65 +8,41 @@ from domainadaptor.lab.data.domains import Domain, DomainDataset, Example
 from tests.lab.data.trees import Plain
 
 
-class Counting(Plain):
-    """Remembers what was read; the color tells the class."""
-
-    read = []
+class Colored(Plain):
+    """The color is that of the class and the number of the image."""
 
     def __call__(self, name):
-        self.read.append(name)
         if name in self.broken:
             raise BadFile("broken")
-        return Image.new("RGB", (30, 10), (int(name.partition("-")[0]), 200, 100))
+        return Image.new("RGB", (30, 30), (*map(int, name.split("-")), 100))
 
 
-@pytest.fixture(autouse=True)
-def forget():
-    Counting.read.clear()
-
-
-def dataset(domains, classes, images=5, broken=()):
+def dataset(domains, classes, images=2, broken=()):
     examples = tuple(Example(f"{c}-{n}", c, "train") for c in range(len(classes)) for n in range(images))
-    read = Counting(broken=broken)
+    read = Colored(broken=broken)
     return DomainDataset("set", tuple(classes), {d: Domain(d, examples, read) for d in domains}, "none")
 
 
-def colors(sheet):
-    return {tuple(color) for color in np.asarray(sheet.image).reshape(-1, 3)}
+def middles(sheet):
+    """The colors in the middle of the images, row by row."""
+    return np.asarray(sheet.image)[48::100, 48::100].tolist()
 
 
-def test_a_few_images_of_every_class_and_domain():
+def test_an_image_of_every_class_and_domain():
     sheet = contact_sheet(dataset(["photo", "sketch"], ["dog", "cat", "cow"]))
-    assert sheet.shows == "4 images of each class and domain"
-    assert len(Counting.read) == 2 * 3 * 4  # nothing else is decoded
-    assert {(c, 200, 100) for c in range(3)} <= colors(sheet)
-    assert sheet.unreadable == {}
+    assert (sheet.domains, sheet.classes) == (["photo", "sketch"], ["dog", "cat", "cow"])
+    assert middles(sheet) == [[[label, 0, 100] for label in range(3)]] * 2
+
+
+def test_corrupt_images_are_replaced_and_empty_classes_are_gray():
+    opened = dataset(["photo"], ["dog", "cat"], broken=("0-0",))
+    art = Domain("art", tuple(e for e in opened.domains["photo"].examples if e.label == 1), Colored())
+    sheet = contact_sheet(DomainDataset("set", opened.classes, {**opened.domains, "art": art}, ""))
+    assert middles(sheet) == [[[0, 1, 100], [1, 0, 100]], [[0xE0] * 3, [1, 0, 100]]]
 
 
 @pytest.mark.parametrize("count", [65, 126])
-def test_of_many_classes_some(count):
-    sheet = contact_sheet(dataset(["photo", "sketch"], [f"class_{n}" for n in range(count)]))
-    assert sheet.shows == f"only 10 of {count} classes; 1 image of each class and domain"
-    shown = sorted({int(name.partition("-")[0]) for name in Counting.read})
-    assert len(shown) == 10
-    assert max(np.diff(shown)) <= count // 10 + 2  # evenly spread
-    assert sheet.image.width < 1700
-
-
-def test_of_many_domains_some():
-    sheet = contact_sheet(dataset([f"d{n}" for n in range(50)], ["dog", "cat"], images=1))
-    assert sheet.shows.startswith("only 20 of 50 domains")
-
-
-def test_empty_classes_and_damaged_images():
-    opened = dataset(["photo"], ["dog", "cat"], images=2, broken=("0-1",))
-    none = Domain("art", tuple(e for e in opened.domains["photo"].examples if e.label == 1), Counting())
-    sheet = contact_sheet(DomainDataset("set", opened.classes, {**opened.domains, "art": none}, ""))
-    assert sheet.unreadable == {"photo/0-1": "broken"}
-    assert (0xB3, 0x26, 0x1E) in colors(sheet)
-
-
-def test_names_of_all_kinds():
-    strange = ["große Katze", "猫", "кот", "e\u0301", "x" * 300, "a_" * 200, "new\nline", "no\udcfftext", "[b]", " "]
-    sheet = contact_sheet(dataset(strange, strange, images=1))
-    assert sheet.image.width < 2000
+def test_of_many_classes_and_domains_some_are_shown(count):
+    sheet = contact_sheet(dataset([f"d{n}" for n in range(50)], [str(n) for n in range(count)], images=1))
+    assert sheet.image.size == (2000, 2000)
+    assert max(np.diff([int(name) for name in sheet.classes])) <= count // 20 + 2  # evenly spread
