@@ -122,20 +122,6 @@ def test_outputs_without_names_are_taken_in_the_order_of_the_classes(base):
     assert ["cat, dog, owl" in text for text in record.cautions] == [True]
 
 
-def test_a_checkpoint_without_its_record_says_how_it_was_trained(base):
-    options = {"tasks": ("rotation",), "weight": 0.5}
-    recipe = {"dataset": "pictures", "sources": ("day", "dusk"), "data": "x", "network": "cifar:resnet20",
-              "epochs": 3, "batch_size": 128, "options": options}  # fmt: skip
-    make_checkpoint(base / "mine.safetensors", recipe=recipe)
-    runner = Runner(base / "pictures", None, torch.device("cpu"))
-    located = LocatedNetwork("mine", str(base / "mine.safetensors"), base / "mine.safetensors")
-    command = runner.settings(RunSpec("folders", ("night",), located)).checkpoint.command
-    assert command == (
-        "domainadaptor train folders --network cifar:resnet20 --epochs 3 --task rotation --option weight=0.5 --seed 0 "
-        "--source day --source dusk"
-    )
-
-
 def test_other_options_of_a_data_set_are_other_images(base):
     runner = Runner(base / "pictures" / "night", None, torch.device("cpu"))
     made = [

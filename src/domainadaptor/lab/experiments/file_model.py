@@ -19,18 +19,6 @@ def _different(values: tuple[T, ...]) -> tuple[T, ...]:
     return values
 
 
-_WORDS = {  # of pydantic -> of TOML
-    "Input should be a valid": "expected a",
-    "Input should be": "expected a value",
-    "input was not a valid JSON value": "expected text, a finite number, true or false, or a list or table of these",
-    "expected a value a finite": "expected a finite",
-    "a dictionary": "a table",
-    "a tuple": "a list",
-    "a string": "text",
-    "a integer": "a whole number",
-    "a boolean": "true or false",
-    "List should have at least 1 item after validation, not 0": "expected at least one",
-}
 _LARGEST = 2**63 - 1  # seeds of PyTorch
 Positive = Annotated[int, Field(ge=1, le=_LARGEST)]
 Seed = Annotated[int, Field(ge=0, le=_LARGEST)]
@@ -63,8 +51,6 @@ class FileModel(RecordModel):
             return f"{name!r} is not known; {suggestion(name, cls.model_fields)}"
         where = ".".join(str(part) for part in detail["loc"] if not str(part).startswith("function-"))
         message = str(detail["msg"]).removeprefix("Value error, ")
-        for theirs, ours in _WORDS.items():
-            message = message.replace(theirs, ours)
         if detail["type"] == "missing":
             return f"{where} is missing"
         return f"{where} = {detail['input']!r}: {message}"

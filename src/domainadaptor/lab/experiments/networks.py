@@ -8,7 +8,7 @@ from typing import Any
 
 from domainadaptor.errors import AdaptationError
 from domainadaptor.lab.data.domains import DomainDataset
-from domainadaptor.lab.data.registry import data_options, datasets
+from domainadaptor.lab.data.registry import data_options
 from domainadaptor.lab.experiments.file_model import FileModel, Names, problem_of
 from domainadaptor.lab.networks.weights import WeightsOptions, is_weights_file
 from domainadaptor.lab.networks.zoo import find_network
@@ -195,20 +195,6 @@ def named_run(argument: str, runs: Path) -> str:
     """Return the checkpoint of a run that is given by its name; anything else as it is."""
     path = runs / argument / CHECKPOINT_FILE
     return str(path) if not is_weights_file(argument) and path.is_file() else argument
-
-
-def training_command(recipe: Mapping[str, Any]) -> str:
-    """Return the command that trains a network by its recipe; "" if a checkpoint has none."""
-    if not recipe or not recipe.get("sources"):
-        return ""
-    defaults = {name: own.default for name, own in TrainingRecipe.model_fields.items() if name not in _DERIVED}
-    given = {name: value for name, value in recipe.items() if name in defaults and value != defaults[name]}
-    options = dict(recipe.get("options") or {})
-    own = {"task": list(options.pop("tasks", ())), "option": options, "select_option": recipe.get("select_options")}
-    given |= {name: value for name, value in own.items() if value}
-    dataset = str(given.pop("dataset", ""))
-    given |= {"seed": recipe.get("seed", 0)}
-    return _command(dataset if dataset in datasets() else "folders", given, None, tuple(recipe["sources"]))
 
 
 def _command(dataset: str, given: Mapping[str, Any], target: str | None, sources: tuple[str, ...]) -> str:

@@ -37,9 +37,7 @@ class RunSpec:
         return RunSettings(**own, data=data, checkpoint=checkpoint, validation=tuple(validation), raw=raw)
 
     def command(self) -> str:
-        """Return the command that repeats this run, or that makes its network if that is missing."""
-        if self.network.missing:
-            return self.network.command
+        """Return the command that repeats this run."""
         words = ["domainadaptor", "evaluate", self.network.argument, self.dataset]
         words += ["--weights", self.network.weights] if self.network.weights else []
         words += self.network.raw.flags()

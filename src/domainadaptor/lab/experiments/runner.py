@@ -2,12 +2,9 @@
 
 import hashlib
 import json
-import platform
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,13 +15,14 @@ from torch import Tensor, nn
 import domainadaptor
 from domainadaptor.errors import AdaptationError, BadFile, BadOption
 from domainadaptor.lab.data.domains import DomainDataset, Split
-from domainadaptor.lab.data.image_cache import DomainImages, Progress
+from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.registry import open_dataset
+from domainadaptor.lab.environment import environment
 from domainadaptor.lab.evaluation.evaluate import Counted, PlainLogits, SegmentLoader, evaluate
 from domainadaptor.lab.evaluation.protocols import ImageRef, Segment, arrange, protocol_options, shuffled
 from domainadaptor.lab.experiments.analyses import MeasurementInputs, find_measurement
-from domainadaptor.lab.experiments.networks import LocatedNetwork, training_command
+from domainadaptor.lab.experiments.networks import LocatedNetwork
 from domainadaptor.lab.experiments.run_spec import RunSpec
 from domainadaptor.lab.files import digest_of
 from domainadaptor.lab.method_inputs import options_from
@@ -33,10 +31,8 @@ from domainadaptor.lab.records.plans import Manifest
 from domainadaptor.lab.records.runs import CheckpointInfo, RunSettings
 from domainadaptor.lab.records.store import AnyRun, Store, build
 from domainadaptor.lab.records.training import RECORD_FILE, TrainingRecord, read_training
-from domainadaptor.lab.revision import revision
 from domainadaptor.options import defaults_of
 
-_PACKAGES = ("torchvision", "timm", "pillow", "numpy")  # that decode, resize, or build networks
 T = TypeVar("T")
 _SOURCE_IMAGES = 2000  # that a method may see, as in the EATA paper
 
@@ -48,7 +44,6 @@ class Runner:
     root: Path | None
     images: Path | None  # cache of decoded images; None decodes them each time
     device: torch.device
-    preparing: Progress = lambda *_: None
     _kept: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     _network: tuple[str, LoadedNetwork] | None = None
     _plain: tuple[Any, PlainLogits] = (None, {})  # logits of the source model on the last stream
@@ -98,7 +93,7 @@ class Runner:
             "kind": "measurement" if spec.measure else "evaluation",
             "run": self.settings(spec).model_dump(mode="json"),
             "command": spec.command(),
-            "environment": _environment(self.device),
+            "environment": environment(self.device),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
         return build(head | content)
@@ -169,7 +164,7 @@ class Runner:
         def prepare() -> DomainImages:
             images = DomainImages(self.dataset(spec.dataset, spec.data_options).domain(domain), preprocessing)
             if self.images is not None:
-                images.cache(self.images, self.preparing)
+                images.cache(self.images)
             return images
 
         return self._once(prepare, "images", _key(spec.dataset, spec.data_options), domain, preprocessing)
@@ -236,7 +231,7 @@ class Runner:
                 # A file that cannot be opened still has a digest: its runs have ids, fail, and are recorded as failed.
                 return CheckpointInfo(**info, sha256=digest_of(network.path)), "", ""
             trained = _training_record(network)
-            info["command"] = network.command or (trained and trained.command) or training_command(opened.recipe)
+            info["command"] = network.command or (trained.command if trained else "")
             digest = digest_of(network.path) if network.path is not None else _weights_digest(opened.network)
             info |= {"sha256": digest, "network": opened.name, "size": opened.preprocessing.size}
             known = CheckpointInfo(**info, sources=tuple(opened.sources), note="; ".join(opened.notes))
@@ -283,24 +278,6 @@ def defaults(spec: RunSpec) -> dict[str, Any]:
     for name, value in protocol_options(spec.protocol).items() if not spec.measure else ():
         left |= {f"{spec.protocol} {name}": value} if name not in spec.protocol_options else {}
     return json.loads(json.dumps(left, default=repr))  # type: ignore[no-any-return]
-
-
-def _environment(device: torch.device) -> dict[str, Any]:
-    """Return versions and machine, for a record."""
-    cpuinfo = Path("/proc/cpuinfo")  # of Linux
-    text = cpuinfo.read_text(encoding="utf-8", errors="replace") if cpuinfo.is_file() else ""
-    processor = re.search(r"^model name\s*:(.*)$", text, re.MULTILINE)
-    return {
-        "domainadaptor": domainadaptor.__version__,
-        "commit": revision(),
-        "torch": torch.__version__,
-        **{name: version(name) for name in _PACKAGES},
-        "python": platform.python_version(),
-        "device": str(device),
-        "threads": torch.get_num_threads(),
-        "machine": platform.machine(),
-        "processor": processor[1].strip() if processor else platform.processor(),
-    }
 
 
 def _items(dataset: DomainDataset, domain: str, part: Split) -> list[ImageRef]:

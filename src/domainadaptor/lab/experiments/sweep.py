@@ -92,7 +92,7 @@ class Sweep:
         store.write(self.plan(store.folder))
 
     def plan(self, output: Path = OUTPUT) -> Plan:
-        """Return the layout of all tables, with the commands that put their records into a folder."""
+        """Return the layout of all tables, with the command that puts their records into a folder."""
         experiment = self.experiment
         words = ["domainadaptor", "run", experiment.file.as_posix()]
         words += [w for name, path in experiment.networks.given.items() for w in ("--checkpoint", f"{name}={path}")]
@@ -103,14 +103,15 @@ class Sweep:
             file=experiment.file.name,
             command=shlex.join(words if output == OUTPUT else [*words, "--output", str(output)]),
             remarks=experiment.remarks,
-            tables=tuple(self._table(number, table, output) for number, table in enumerate(experiment.tables)),
+            tables=tuple(self._table(number, table) for number, table in enumerate(experiment.tables)),
         )
 
-    def _table(self, number: int, table: TableSpec, output: Path) -> PlannedTable:
+    def _table(self, number: int, table: TableSpec) -> PlannedTable:
         runs: dict[tuple[str, str, int], list[PlannedRun]] = {}
         for cell in self.cells:
             if cell.table == number:
-                runs.setdefault((cell.row, cell.column, cell.seed), []).append(_planned(cell, output))
+                run = PlannedRun(id=cell.id or cell.recorded or "", missing=cell.missing)
+                runs.setdefault((cell.row, cell.column, cell.seed), []).append(run)
         columns = tuple(table.columns())
         rows = []
         for row in table.lines:
@@ -131,13 +132,6 @@ class Sweep:
 def _why(error: Exception) -> str:
     text = str(error).strip()
     return text if text and isinstance(error, AdaptationError) else f"{type(error).__name__}: {text}".removesuffix(": ")
-
-
-def _planned(cell: SweepCell, output: Path) -> PlannedRun:
-    command = cell.spec.command()  # that makes the record, or the network if that is missing
-    if not cell.spec.network.missing:
-        command += f" {shlex.join(['--output', str(output)])}"
-    return PlannedRun(id=cell.id or cell.recorded or "", command=command, missing=cell.missing)
 
 
 def _is_of(record: AnyRun | None, spec: RunSpec) -> bool:

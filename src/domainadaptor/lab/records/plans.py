@@ -14,7 +14,7 @@ class PlannedRun(RecordModel):
     """A run that a cell needs."""
 
     id: str = ""  # empty if unknown before the network is trained
-    command: str = ""  # that makes it
+    command: str = ""  # that makes it; in older plans only
     missing: str = ""  # why it could not run when the plan was made
 
 

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
@@ -14,19 +13,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-import domainadaptor
 from domainadaptor.errors import BadFile, BadOption, UnsupportedNetwork
 from domainadaptor.lab.data.augment import before_cropping
 from domainadaptor.lab.data.domains import DomainDataset, Split
 from domainadaptor.lab.data.image_cache import DomainImages, Progress
 from domainadaptor.lab.data.loaders import DomainBatch, TrainingBatches, images_each, ordered_batches
 from domainadaptor.lab.data.preprocessing import Preprocessing, squashed
+from domainadaptor.lab.environment import environment
 from domainadaptor.lab.files import owned, replacing
 from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, load_checkpoint, save_checkpoint
 from domainadaptor.lab.networks.context import ContextNetwork
 from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.lab.records.training import RECORD_FILE, TrainingRecord, read_training
-from domainadaptor.lab.revision import revision
 from domainadaptor.lab.training import distributed
 from domainadaptor.lab.training.algorithm import Algorithm
 from domainadaptor.lab.training.fit import RESUME_FILE, Batches, TrainingLoop, TrainingProgress, validate
@@ -173,16 +171,7 @@ class Trainer:
             "seconds_of_this_process": seconds,
             "epochs": epochs,
             "statistics_variance": outcome["statistics_variance"],
-            "environment": {
-                "domainadaptor": domainadaptor.__version__,
-                "commit": revision(),
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-                "device": str(self.workspace.device),
-                "threads": torch.get_num_threads(),
-                "processes": distributed.world_size(),
-                "machine": platform.machine(),
-            },
+            "environment": environment(self.workspace.device) | {"processes": distributed.world_size()},
             "command": self.command,
         }
         return TrainingRecord.model_validate_json(json.dumps(content, allow_nan=False))

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from domainadaptor.lab import revision as module
-from domainadaptor.lab.revision import revision
+from domainadaptor.lab import environment as module
+from domainadaptor.lab.environment import revision
 
 
 @pytest.fixture(autouse=True)
