@@ -91,7 +91,7 @@ def test_a_context_network_comes_back_with_its_context(tmp_path):
     x = batch(2, 3, 32, 32)
     assert torch.equal(load_checkpoint(path).build(path)(x), network(x))
     edited(path, with_entry(classes=["dog", "cat"]))
-    with pytest.raises(BadFile, match="lists 2 classes .*predict 3"):
+    with pytest.raises(BadFile, match="predicts 3 classes, but 2 class names"):
         load_checkpoint(path).build(path)
 
 
@@ -149,11 +149,6 @@ EDITS = {
     "no JSON": (lambda entry: "{", "cannot be read"),
     "a list": (lambda entry: [], "cannot be read"),
     "brackets without end": (lambda entry: "[" * 200_000, "cannot be read"),
-    "another data set": (
-        lambda entry: {**entry, "dataset": "vlcs", "recipe": {**entry["recipe"], "dataset": "pacs"}},
-        "dataset is 'vlcs', but its recipe has 'pacs'",
-    ),
-    "other sources": (with_entry(sources=["photo"]), r"sources is \['photo'\], but its recipe has"),
     "unknown entry": (with_entry(colour="red"), "invalid card: colour: "),
     "no classes": (without("classes"), "classes: Field required"),
     "no preprocessing": (without("preprocessing"), "preprocessing: Field required"),
@@ -204,13 +199,13 @@ def test_names_in_a_card_never_import_code(path, monkeypatch):
 
 def test_other_classes_than_the_weights_have_are_noticed(path):
     edited(path, with_entry(classes=["dog", "cat"]))
-    with pytest.raises(BadFile, match=r"lists 2 classes \(dog, cat\), but the weights predict 3; .*train again"):
+    with pytest.raises(BadFile, match=r"predicts 3 classes, but 2 class names were given \(dog, cat\)"):
         load_checkpoint(path).build(path)
 
 
 def test_as_many_classes_as_channels_are_no_excuse(path):
     edited(path, with_entry(classes=[str(k) for k in range(16)]))  # the first convolution has 16 outputs
-    with pytest.raises(BadFile, match="lists 16 classes .*predict 3"):
+    with pytest.raises(BadFile, match="predicts 3 classes, but 16 class names"):
         load_checkpoint(path).build(path)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, field_validator
 from pydantic.dataclasses import dataclass as validated
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -18,7 +18,7 @@ from domainadaptor.lab.data.preprocessing import INTERPOLATIONS, Preprocessing
 from domainadaptor.lab.files import replacing
 from domainadaptor.lab.networks.context import ContextNetwork
 from domainadaptor.lab.networks.heads import remove_head_bias
-from domainadaptor.lab.networks.weights import EXTRA_HEADS, check_values, count_classes, join_names, load_weights
+from domainadaptor.lab.networks.weights import EXTRA_HEADS, check_values, load_weights
 from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.lab.records.base import summary
 from domainadaptor.norms.instance_aware import make_instance_aware
@@ -28,7 +28,6 @@ Norm = Literal["batch", "iabn"]
 _ENTRY = "domainadaptor"
 _FORMAT = 1
 _EDITED = "the file is corrupt or was edited: restore it, or train again"
-_REPEATED = ("network", "norm", "seed", "sources", "head_bias", "dataset")  # also in the recipe
 
 
 @validated(frozen=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
@@ -68,15 +67,6 @@ class CheckpointCard:
             raise ValueError(f"interpolation {given.interpolation!r}: expected one of {', '.join(INTERPOLATIONS)}")
         return given
 
-    @model_validator(mode="after")
-    def _check_recipe(self) -> "CheckpointCard":
-        own = {name: getattr(self, name) for name in _REPEATED} | {"size": self.preprocessing.size}
-        for name, value in own.items():
-            value = list(value) if isinstance(value, tuple) else value
-            if (other := self.recipe.get(name, value)) != value:
-                raise ValueError(f"{name} is {value!r}, but its recipe has {other!r}")
-        return self
-
 
 _CARD = TypeAdapter(CheckpointCard)
 
@@ -93,15 +83,9 @@ class Checkpoint:
         """Return the network with its weights, in eval mode."""
         card = self.card
         network = make_network(card.network, len(card.classes), head_bias=card.head_bias, norm=card.norm)
-        head = find_network(card.network).head_tensors()
         if card.context:
             network = ContextNetwork(network, card.context)
-            head = tuple(f"network.{name}" for name in head)
-        held = count_classes(self.tensors, network, head)
-        if held not in (None, len(card.classes)):
-            listed = f"{len(card.classes)} classes ({join_names(card.classes)})"
-            raise BadFile(f"{str(where)!r}: the card lists {listed}, but the weights predict {held}; {_EDITED}")
-        load_weights(network, self.tensors, where)
+        load_weights(network, self.tensors, where, card.classes)
         return network.eval()
 
     def options_for(self, method: str) -> dict[str, Mapping[str, Tensor]]:
