@@ -12,7 +12,8 @@ from domainadaptor.lab.reports.numbers import number
 from domainadaptor.lab.reports.selection import TableRecords, countable
 from domainadaptor.lab.reports.tables import PrintedTable, ResultNumber, TableLine, View, embolden
 
-MEANING = (
+_CAPTION = (
+    "All images and seeds of a row counted together, in percent. "
     "Before step: the method's answers before it learned from the batch. Better: wrong by the source model, correct "
     "after; worse: the reverse. ECE: expected calibration error with 15 bins, 0 is best. Relative time: divided by the "
     "time of the source model on the same batches. Fallback batches: answered by the source model."
@@ -62,8 +63,7 @@ def details_view(table: TableRecords[EvaluationRecord]) -> View:
     for at, detail in enumerate(_DETAILS):
         if detail.best:
             lines = embolden(lines, at, [line[at] for line in values], lowest=detail.best == "lowest")
-    caption = f"All images and seeds of a row counted together, in percent. {MEANING}"
-    return View((PrintedTable(table.layout.corner, _TITLES, lines, caption).without_empty_columns(),), numbers=numbers)
+    return View((PrintedTable(table.layout.corner, _TITLES, lines, _CAPTION).without_empty_columns(),), numbers=numbers)
 
 
 def details_by_domain(table: TableRecords[EvaluationRecord]) -> pd.DataFrame:
@@ -73,21 +73,17 @@ def details_by_domain(table: TableRecords[EvaluationRecord]) -> pd.DataFrame:
     for row in table.layout.rows:
         for column, cell in table.cells(row).items():
             for domain in dict.fromkeys(name for record in cell.records for name in record.scores):
-                own = [of_domain(record, domain) for record in cell.records if domain in record.scores]
+                own = [_of_domain(record, domain) for record in cell.records if domain in record.scores]
                 place = (row.group, row.label, column, domain)
-                lines += [(*place, "", title, round(value, 4)) for title, value in numbers_of(own).items()]
+                found = ((detail.title, detail.number(own)) for detail in _DETAILS)
+                lines += [(*place, "", title, round(value, 4)) for title, value in found if value is not None]
                 for name, before, after in counts.class_accuracies(own):
                     lines.append((*place, name, "source model", round(before, 4)))
                     lines.append((*place, name, "after", round(after, 4)))
     return pd.DataFrame(lines, columns=names)
 
 
-def numbers_of(records: Sequence[EvaluationRecord]) -> dict[str, float]:
-    """Return the details of some records counted together, by title; unknown ones are left out."""
-    return {detail.title: value for detail in _DETAILS if (value := detail.number(records)) is not None}
-
-
-def of_domain(record: EvaluationRecord, domain: str) -> EvaluationRecord:
+def _of_domain(record: EvaluationRecord, domain: str) -> EvaluationRecord:
     """Return a record reduced to one domain; time and memory of a stream are known only for all domains together."""
     unknown = {"seconds": None, "memory": None, "fell_back": 0} if len(record.scores) > 1 else {}
     return record.model_copy(update={"scores": {domain: record.scores[domain]}, **unknown})

@@ -46,13 +46,11 @@ def render(draw: Callable[[], Any], formats: Sequence[str] = ("png",), dpi: int 
 
 def panels(count: int, across: int, width: float, height: float, *, sharey: bool = False) -> tuple[Any, list[Any]]:
     """Return a figure and its panels of the given size in inches, so many in a row."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     columns = min(count, across)
     rows = -(-count // columns)
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    FigureCanvasAgg(figure)
     grid = figure.subplots(rows, columns, squeeze=False, sharey=sharey).ravel().tolist()
     for empty in grid[count:]:
         empty.remove()

@@ -1,7 +1,6 @@
 """Measured numbers: alpha and the statistics of norm layers, also by depth."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from domainadaptor.lab.records.runs import EvaluationRecord, MeasurementRecord
 from domainadaptor.lab.reports.figures import ReportFigure, legend_right, look, panels, tall_enough
 from domainadaptor.lab.reports.numbers import Estimate, number
 from domainadaptor.lab.reports.paper import DISTANCE, VARIANCE
-from domainadaptor.lab.reports.selection import R, TableRecords
+from domainadaptor.lab.reports.selection import TableRecords
 from domainadaptor.lab.reports.tables import NumberRow, PrintedTable, TableLine, View, number_rows, number_table, result
 
 __all__ = ["alpha", "measured_numbers", "statistics_distances", "statistics_variance"]
@@ -24,7 +23,6 @@ _CAPTION = (
     "Alpha is the weight of the source statistics in a layer, averaged over batches and seeds; the slope is that of "
     "the regression line from the first to the last layer."
 )
-_APART = 50  # times the median: such values need a logarithmic axis
 _Trends = dict[str, dict[str, "pd.Series[float]"]]  # row -> column -> value by layer, from the input on
 
 
@@ -51,22 +49,16 @@ def statistics_distances(table: TableRecords[MeasurementRecord]) -> View:
 
 
 def statistics_variance(table: TableRecords[MeasurementRecord]) -> View:
-    """Show the variance of batch norm statistics over training steps, and that of each layer as a plot."""
+    """Show the variance of batch norm statistics over training steps."""
     rows = number_rows(table, lambda records: records[0].read(StatisticsVariance).variance, "variance")
-    view = number_table(table.layout, rows, "variance", VARIANCE, 3, bold=False)
-    trends: _Trends = {}
-    for row, column, layers in _by_layer(table, lambda record: record.read(StatisticsVariance).layers):
-        trends.setdefault(row.label, {})[column] = layers
-    caption = f"{table.layout.title}: variance by depth, one color per column."
-    draw = partial(_draw, trends, "variance of the statistics", regression=False)
-    return replace(view, figures=(ReportFigure(table.name, caption, draw),) if trends else ())
+    return number_table(table.layout, rows, "variance", VARIANCE, 3, bold=False)
 
 
 def alpha(table: TableRecords[EvaluationRecord]) -> View:
     """Show the weight of the source statistics: a line per row and column, and a plot of all layers."""
     lines, numbers = [], []
     trends: _Trends = {}
-    for row, column, layers in _by_layer(table, lambda record: record.alpha):
+    for row, column, layers in _by_layer(table):
         trends.setdefault(row.label, {})[column] = layers
         label = f"{row.label}, {column}" if len(table.layout.rows) > 1 else column
         lines.append(TableLine(label, _summary(layers.to_numpy()), row.group))
@@ -76,18 +68,15 @@ def alpha(table: TableRecords[EvaluationRecord]) -> View:
     if not lines:
         return View(problem="" if table.gaps() else "its records have no alpha: the method does not mix statistics")
     caption = f"{table.layout.title}: alpha by depth, one color per domain, with regression lines."
-    draw = partial(_draw, trends, "alpha (weight of the source)", regression=True)
     printed = PrintedTable("domain", _COLUMNS, lines, _CAPTION)
-    return View((printed,), (), (ReportFigure(table.name, caption, draw),), numbers)
+    return View((printed,), (), (ReportFigure(table.name, caption, partial(_draw, trends)),), numbers)
 
 
-def _by_layer(
-    table: TableRecords[R], layers: Callable[[R], Mapping[str, float]]
-) -> Iterator[tuple[PlannedRow, str, "pd.Series[float]"]]:
-    """Yield the mean over records layer by layer, in the network's order, for each cell that has layers."""
+def _by_layer(table: TableRecords[EvaluationRecord]) -> Iterator[tuple[PlannedRow, str, "pd.Series[float]"]]:
+    """Yield the mean over records layer by layer, in the network's order, for each cell that has an alpha."""
     for row in table.layout.rows:
         for column, cell in table.cells(row).items():
-            found = pd.DataFrame([dict(layers(record)) for record in cell.records]).mean()
+            found = pd.DataFrame([record.alpha for record in cell.records]).mean()
             if len(found):
                 yield row, column, found
 
@@ -106,25 +95,19 @@ def _line(values: "np.ndarray[Any, Any]") -> tuple[float, float]:
     return float(slope), float(start)
 
 
-def _draw(found: _Trends, what: str, *, regression: bool) -> Any:
-    """Draw values by depth: one panel per row, one color per column."""
+def _draw(found: _Trends) -> Any:
+    """Draw alpha by depth with a regression line: one panel per row, one color per column."""
     figure, shown = panels(len(found), 1, 9.5, tall_enough(4.2, max(map(list, found.values()), key=len)), sharey=True)
-    every = np.concatenate([layers.to_numpy() for trends in found.values() for layers in trends.values()])
-    logarithmic = every.min() > 0 and every.max() > _APART * np.median(every)
     for panel, (title, trends) in zip(shown, found.items(), strict=True):
         for at, (label, layers) in enumerate(trends.items()):
             depth, values = np.arange(1, len(layers) + 1), layers.to_numpy()
-            width, opacity = (0.8, 0.75) if regression else (1.6, 1)
-            panel.plot(depth, values, label=label, linewidth=width, alpha=opacity, markersize=5, **look(at))
-            if regression and len(depth) > 1:
+            panel.plot(depth, values, label=label, linewidth=0.8, alpha=0.75, markersize=5, **look(at))
+            if len(depth) > 1:
                 slope, start = _line(values)
                 panel.plot(depth[[0, -1]], [start, start + slope], linewidth=2.4, **look(at) | {"marker": ""})
         if len(found) > 1:
             panel.set_title(title, loc="left")
-        if logarithmic:
-            panel.set_yscale("log")
-            panel.yaxis.set_major_formatter("{x:g}")
-        panel.set_ylabel(what)
+        panel.set_ylabel("alpha (weight of the source)")
         panel.xaxis.get_major_locator().set_params(integer=True)
         legend_right(panel)
     shown[-1].set_xlabel("norm layer, counted from the input")
