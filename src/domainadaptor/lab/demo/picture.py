@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from domainadaptor.lab.demo.run import INGREDIENTS, DemoReport, sample_images
@@ -19,7 +18,6 @@ def draw(report: DemoReport, path: Path) -> None:
     """Write the picture as PNG."""
     styles = list(report.in_domain)
     figure = Figure(figsize=(12, 2.15 * len(styles) + 1.3), layout="constrained")
-    FigureCanvasAgg(figure)
     grid = figure.subplots(len(styles), 2, gridspec_kw={"width_ratios": [1.2, 1]}, squeeze=False)
     for (left, right), style in zip(grid, styles, strict=True):
         left.imshow(np.asarray(_sheet(style)), interpolation="nearest")

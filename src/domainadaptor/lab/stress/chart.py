@@ -11,25 +11,19 @@ _COLUMNS = 3
 
 def draw(report: StressReport, path: Path) -> None:
     """Write the chart as PNG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     kinds = report.kinds()
     columns = min(_COLUMNS, len(kinds))
     rows = -(-len(kinds) // columns)
     figure = Figure(figsize=(max(6.0, 4 * columns), 2.6 * rows + 1.1), layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    panels = list(grid.flat)
+    panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel().tolist()
     for panel, kind in zip(panels, kinds, strict=False):
         _panel(panel, report, kind)
     for empty in panels[len(kinds) :]:
-        empty.set_axis_off()
-    for row in grid:
-        row[0].set_ylabel("accuracy, %", fontsize=9)
-    for panel in panels[max(0, len(kinds) - columns) : len(kinds)]:
-        panel.set_xlabel("batches", fontsize=9)
-        panel.tick_params(labelbottom=True)
+        empty.remove()
+    figure.supxlabel("batches", fontsize=9)
+    figure.supylabel("accuracy, %", fontsize=9)
     handles = dict(pair for panel in panels for pair in zip(*reversed(panel.get_legend_handles_labels()), strict=True))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), fontsize=9)
     figure.suptitle(f"{report.method}: accuracy on clean images during hostile and ordinary streams", fontsize=12)
