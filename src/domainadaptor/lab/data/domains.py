@@ -14,7 +14,6 @@ from domainadaptor.errors import BadOption
 from domainadaptor.options import suggestion
 
 Split = Literal["train", "val", "test"]
-Tested = Literal["all", "val", "test"]
 
 
 class Example(NamedTuple):
@@ -51,7 +50,7 @@ class Domain:
     name: str
     examples: tuple[Example, ...]
     read: Reader
-    tested: Tested = "all"  # the images to test on when the domain is held out
+    tested: Literal["all", "val"] = "all"  # the images to test on when the domain is held out
 
     def select(self, split: Split) -> list[Example]:
         """Return the training images, the validation images, or those to test on when the domain is held out."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.data.domains import Domain, DomainDataset, Example, Reader, Split, Tested
+from domainadaptor.lab.data.domains import Domain, DomainDataset, Example, Reader, Split
 from domainadaptor.lab.data.images import SUFFIXES, check_image, read_image
 from domainadaptor.lab.data.locate import find_folder, fold, folders_in, is_hidden, listing, some
 from domainadaptor.lab.data.splits import seeded_sentence, seeded_split
@@ -63,7 +63,6 @@ class SplitFolders:
 
     parts: Mapping[str, Split]  # folder -> split
     copies: tuple[str, ...] = ()  # folders that only repeat images of the others
-    tested: Tested = "all"
 
 
 def read_image_folders(
@@ -119,7 +118,7 @@ def read_image_folders(
     skipped: dict[str, str] = {}
     for domain, scan in scans.items():
         examples = _examples(domain, scan.files, known, seed if drawn else None)
-        built[domain] = Domain(domain, examples, FileReader(domains[domain]), published.tested if published else "all")
+        built[domain] = Domain(domain, examples, FileReader(domains[domain]))
         skipped |= {f"{domain}/{file}": why for file, why in sorted(scan.skipped.items())}
         unused = [kind for kind in scan.kinds if kind not in filled]
         skipped |= {f"{domain}/{kind}": "a folder without images in any domain, so no class" for kind in unused}

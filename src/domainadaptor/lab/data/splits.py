@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.data.domains import Domain, DomainDataset, Example, Tested
+from domainadaptor.lab.data.domains import Domain, DomainDataset, Example
 from domainadaptor.lab.data.locate import some
 from domainadaptor.lab.data.seeds import name_seed
 
@@ -40,7 +40,6 @@ def with_lists(
     first_label: int,
     *,
     subset: bool = False,
-    tested: Tested = "all",
 ) -> DomainDataset:
     """Return the data set with its published split if the lists exist, and as it is otherwise.
 
@@ -50,7 +49,6 @@ def with_lists(
         folders: Folders that may contain the lists.
         first_label: The label of the first class in the lists: 0 or 1.
         subset: The lists name only some of the images on purpose: do not report the others.
-        tested: The images to test on when a domain is held out.
     """
     wanted = {name for files in lists.values() for name in files.values()}
     folder = next((place for place in folders if any((place / name).is_file() for name in wanted)), None)
@@ -71,7 +69,7 @@ def with_lists(
                 "not a split; move the lists elsewhere to use a seeded split"
             )
         examples = _listed(dataset, domain, train, val)
-        domains[name] = replace(domain, examples=examples, tested=tested)
+        domains[name] = replace(domain, examples=examples)
         there, used = ({e.name for e in some_of} for some_of in (domain.examples, examples))
         for file in sorted((train.keys() | val.keys()) - there):
             # Files that were skipped for another reason, such as empty ones, keep that reason.

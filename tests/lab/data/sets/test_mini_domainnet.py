@@ -1,6 +1,6 @@
 import pytest
 
-from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.locate import fold
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.data.sets.mini_domainnet import _CLASSES
@@ -47,17 +47,6 @@ def test_with_the_lists(tmp_path, place):
     assert names(found.domains["real"], "test") == ["zebra/0.png", "zebra/1.png"]
     assert len(found.domains["clipart"].select("test")) == 252
     assert found.skipped == {}
-
-
-def test_tested_as_in_dassl(tmp_path):
-    build(tmp_path, "domainnet")
-    with pytest.raises(BadOption, match="there are no lists in splits_mini"):
-        open_dataset("mini-domainnet", tmp_path, tested="test")
-    write_lists(tmp_path / "domainnet" / "splits_mini")
-    found = open_dataset("mini-domainnet", tmp_path, tested="test")
-    assert found.name == "mini-domainnet-tested-on-test"
-    assert names(found.domains["real"], "test") == ["zebra/1.png"]
-    assert len(found.domains["clipart"].select("test")) == 126
 
 
 def test_listed_but_missing(tmp_path):

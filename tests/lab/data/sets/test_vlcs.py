@@ -1,6 +1,6 @@
 import pytest
 
-from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.registry import open_dataset
 from tests.lab.data.trees import names, plant
 
@@ -38,14 +38,6 @@ def test_the_published_folders(tmp_path, place):
     assert found.skipped == {f"{name}/full": "repeats images of the other folders" for name in NAMES}
 
 
-def test_tested_as_in_dassl(tmp_path):
-    found = open_dataset("vlcs", published(tmp_path), tested="test")
-    assert found.name == "vlcs-tested-on-test"
-    assert all(name.startswith("test/") for name in names(found.domains["sun"], "test"))
-    with pytest.raises(BadOption, match="tested='some' is not known"):
-        open_dataset("vlcs", tmp_path, tested="some")
-
-
 def test_domainbed(tmp_path):
     plant(tmp_path, *(f"VLCS/{d}/{c}" for d in DOMAINBED for c in CLASSES), images=10)
     found = open_dataset("vlcs", tmp_path)
@@ -53,8 +45,6 @@ def test_domainbed(tmp_path):
     assert found.domains["pascal"].read.folder.name == "VOC2007"
     assert "drawn with seed 0" in found.splits
     assert all(len(domain.select("val")) == 5 for domain in found.domains.values())
-    with pytest.raises(BadOption, match="folders train, crossval and test do not exist"):
-        open_dataset("vlcs", tmp_path, tested="test")
 
 
 def test_full_alone(tmp_path):
@@ -62,8 +52,6 @@ def test_full_alone(tmp_path):
     assert found.counts() == {name: dict.fromkeys(CLASSES, 4) for name in NAMES}
     assert "drawn with seed 0" in found.splits
     assert all(len(domain.select("val")) == 5 for domain in found.domains.values())
-    with pytest.raises(BadOption, match="folders train, crossval and test do not exist"):
-        open_dataset("vlcs", tmp_path, tested="test")
 
 
 def test_a_split_that_is_partly_there(tmp_path):

@@ -3,7 +3,7 @@
 Here are the types of the options that several of them share.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from domainadaptor.options import Option
 
@@ -15,10 +15,3 @@ SplitSeed = Annotated[
     int, Option("Random seed of the split into training and validation images, where none is published.", ge=0)
 ]
 NoiseSeed = Annotated[int, Option("Random seed of the corruptions, where they are computed here.", ge=0)]
-TestedOn = Annotated[
-    Literal["all", "test"],
-    Option(
-        'Test images of a held-out domain: "all" of its images as in the paper\'s program, or the "test" split as in '
-        "Dassl."
-    ),
-]

@@ -3,11 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from domainadaptor.errors import BadOption
-from domainadaptor.lab.data.domains import DomainDataset, Tested
+from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.image_folder import read_image_folders
 from domainadaptor.lab.data.locate import data_root, find_domains
-from domainadaptor.lab.data.sets import SplitSeed, TestedOn
+from domainadaptor.lab.data.sets import SplitSeed
 from domainadaptor.lab.data.splits import with_lists
 
 __all__ = ["mini_domainnet"]
@@ -30,7 +29,7 @@ IMAGES = {"clipart": 18_703, "painting": 31_202, "real": 65_609, "sketch": 24_49
 _PLACES = ("DomainNet", "MiniDomainNet", "DomainNet-126")
 
 
-def mini_domainnet(root: Path | None = None, *, seed: SplitSeed = 0, tested: TestedOn = "all") -> DomainDataset:
+def mini_domainnet(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
     """MiniDomainNet: 126 things as clip art, paintings, photographs and sketches; read from DomainNet's folders.
 
     With its lists in a folder splits_mini next to the images, the test lists are the validation images of source
@@ -42,10 +41,7 @@ def mini_domainnet(root: Path | None = None, *, seed: SplitSeed = 0, tested: Tes
     lists = {d: {"train": f"{d}_train.txt", "val": f"{d}_test.txt"} for d in _DOMAINS}
     # Not next to the images: lists with these names there belong to the complete DomainNet.
     places = (base / "splits_mini", base.parent / "splits_mini")
-    on: Tested = "val" if tested == "test" else "all"
-    listed = with_lists(found, lists, places, first_label=0, subset=True, tested=on)
+    listed = with_lists(found, lists, places, first_label=0, subset=True)
     if listed is not found:
-        return listed if tested == "all" else replace(listed, name="mini-domainnet-tested-on-test")
-    if tested == "test":
-        raise BadOption("tested='test': there are no lists in splits_mini next to the images; use tested='all'")
+        return listed
     return replace(found, splits=f"no lists in splits_mini, so all images of the classes; {found.splits}")

@@ -1,13 +1,11 @@
 """VLCS: photographs from four collections; 5 classes, 10,729 images. Torralba and Efros, CVPR 2011."""
 
-from dataclasses import replace
 from pathlib import Path
 
-from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.image_folder import SplitFolders, read_image_folders
 from domainadaptor.lab.data.locate import data_root, find_domains, fold, folders_in
-from domainadaptor.lab.data.sets import SplitSeed, TestedOn
+from domainadaptor.lab.data.sets import SplitSeed
 
 __all__ = ["vlcs"]
 
@@ -24,7 +22,7 @@ _NUMBERS = {str(number): kind for number, kind in enumerate(_CLASSES)}
 _SPLIT = SplitFolders({"train": "train", "crossval": "val", "test": "test"}, copies=("full",))
 
 
-def vlcs(root: Path | None = None, *, seed: SplitSeed = 0, tested: TestedOn = "all") -> DomainDataset:
+def vlcs(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
     """VLCS: five things in photographs from Caltech, LabelMe, PASCAL VOC and SUN.
 
     The published folders train, crossval and test are used if they exist: for training, for validation, and for
@@ -33,10 +31,4 @@ def vlcs(root: Path | None = None, *, seed: SplitSeed = 0, tested: TestedOn = "a
     folders = find_domains("VLCS", data_root(root), ("VLCS",), _DOMAINS, _CLASSES)
     alone = {domain: inside[0] for domain, folder in folders.items() if len(inside := folders_in(folder)) == 1}
     folders |= {domain: inside for domain, inside in alone.items() if fold(inside.name) in _SPLIT.copies}
-    split = replace(_SPLIT, tested="test") if tested == "test" else _SPLIT
-    found = read_image_folders("vlcs", folders, seed, _CLASSES, aliases=_NUMBERS, split=split)
-    if tested == "all":
-        return found
-    if any(domain.tested != "test" for domain in found.domains.values()):
-        raise BadOption("tested='test': the published folders train, crossval and test do not exist; use tested='all'")
-    return replace(found, name="vlcs-tested-on-test")
+    return read_image_folders("vlcs", folders, seed, _CLASSES, aliases=_NUMBERS, split=_SPLIT)
