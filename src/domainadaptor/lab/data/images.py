@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -18,8 +17,6 @@ SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", "
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _MAX_PIXELS = 100_000_000
 
-T = TypeVar("T")
-
 
 def list_files(folder: Path) -> list[Path]:
     """Return every file below a folder, sorted by name; links to folders are listed, not followed."""
@@ -30,7 +27,8 @@ def list_files(folder: Path) -> list[Path]:
 
 def check_image(path: Path, within: Path) -> None:
     """Check the header of a file; raise BadFile if it is no regular file below `within`, no image, or too large."""
-    _guarded(lambda image: None, path, within)
+    with _opened(path, within):
+        pass
 
 
 def read_image(path: Path, within: Path) -> Image.Image:
@@ -38,7 +36,8 @@ def read_image(path: Path, within: Path) -> Image.Image:
 
     Raises BadFile like `check_image`, and if the file is corrupt.
     """
-    return _guarded(_decode, path, within)
+    with _opened(path, within) as image:
+        return _decode(image)
 
 
 class FolderImages:
@@ -97,21 +96,6 @@ def _is_image(path: Path, within: Path) -> bool:
     return True
 
 
-def _guarded(job: Callable[[Image.Image], T], path: Path, within: Path) -> T:
-    try:
-        with _opened(path, within) as image:
-            return job(image)
-    except BadFile:
-        raise
-    except MemoryError as error:
-        raise BadFile("not enough memory to decode it") from error
-    # Decoders raise errors of every kind on corrupt files; all of them mean the same here.
-    except Exception as error:
-        text = str(error).partition("\n")[0] or type(error).__name__
-        reason = "unknown format" if isinstance(error, UnidentifiedImageError) else text
-        raise BadFile(f"not a readable image ({reason})") from error
-
-
 def _walk(folder: Path) -> Iterator[Path]:
     """Yield files at any depth; folders that cannot be listed are yielded themselves."""
     unlisted: list[OSError] = []
@@ -123,6 +107,27 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _opened(path: Path, within: Path) -> Iterator[Image.Image]:
+    """Open an image file; whatever goes wrong until it is closed is a BadFile."""
+    try:
+        _check_file(path, within)
+        # Only the header is read here, so the limit below protects against decompression bombs.
+        with Image.open(path, formats=_FORMATS) as opened:
+            width, height = opened.size
+            if width * height > _MAX_PIXELS:
+                raise BadFile(f"{width}x{height} pixels; at most {_MAX_PIXELS // 1_000_000} million are decoded")
+            yield opened
+    except BadFile:
+        raise
+    except MemoryError as error:
+        raise BadFile("not enough memory to decode it") from error
+    # Decoders raise errors of every kind on corrupt files; all of them mean the same here.
+    except Exception as error:
+        text = str(error).partition("\n")[0] or type(error).__name__
+        reason = "unknown format" if isinstance(error, UnidentifiedImageError) else text
+        raise BadFile(f"not a readable image ({reason})") from error
+
+
+def _check_file(path: Path, within: Path) -> None:
     if not path.resolve().is_relative_to(within.resolve()):
         raise BadFile("a link to outside of the folder")
     if path.is_dir():
@@ -133,12 +138,6 @@ def _opened(path: Path, within: Path) -> Iterator[Image.Image]:
         raise BadFile("not a regular file")
     if path.stat().st_size == 0:
         raise BadFile("an empty file")
-    # Only the header is read here, so the limit below protects against decompression bombs.
-    with Image.open(path, formats=_FORMATS) as opened:
-        width, height = opened.size
-        if width * height > _MAX_PIXELS:
-            raise BadFile(f"{width}x{height} pixels; at most {_MAX_PIXELS // 1_000_000} million are decoded")
-        yield opened
 
 
 def _decode(opened: Image.Image) -> Image.Image:
