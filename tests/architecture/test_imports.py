@@ -53,7 +53,7 @@ LAB: dict[str, set[str]] = {
     },
     "lab.prediction": {"lab.files", "lab.data"},
     "lab.reports": {"lab.files", "lab.records"},
-    "lab.bench": {"lab.allocator", "lab.measure", "lab.networks"},
+    "lab.bench": {"lab.allocator", "lab.environment", "lab.measure", "lab.networks"},
     "lab.stress": {"lab.data"},
     "lab.demo": {"lab.data"},
 }

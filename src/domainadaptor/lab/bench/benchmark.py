@@ -1,17 +1,14 @@
 """A benchmark of methods, networks and batch sizes as one report that can be saved and compared."""
 
-import os
-import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 
-import domainadaptor
 from domainadaptor.lab.bench.memory import peak_memory
 from domainadaptor.lab.bench.timing import BenchConfig, time_methods
+from domainadaptor.lab.environment import environment
 from domainadaptor.lab.measure import available_memory
 from domainadaptor.lab.networks.zoo import find_network
 
@@ -24,7 +21,7 @@ _PROBE = 8  # memory is estimated with a batch that is this many times smaller
 
 
 def run_bench(
-    configs: Iterable[BenchConfig],
+    configs: Sequence[BenchConfig],
     methods: Methods,
     memory: bool,
     progress: Callable[[str], None],
@@ -36,7 +33,7 @@ def run_bench(
     the report so far after each configuration, so that an interruption loses only one.
     """
     report: BenchReport = {
-        "machine": _machine(),
+        "machine": environment(torch.device(configs[0].device)),
         "methods": {name: dict(options) for name, options in methods.items()},
         "rows": [],
         "skipped": [],
@@ -93,17 +90,3 @@ def earlier_ratio(row: BenchRow, before: BenchReport) -> float | None:
     """Return the ratio of the same measurement in an earlier report."""
     same = ("network", "method", "batch_size", "size", "device")
     return next((old["ratio"] for old in before["rows"] if all(old[key] == row[key] for key in same)), None)
-
-
-def _machine() -> dict[str, Any]:
-    path = Path("/proc/cpuinfo")  # platform.processor() is empty on most Linux systems
-    lines = path.read_text().splitlines() if path.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {
-        "processor": names[0] if names else platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "domainadaptor": domainadaptor.__version__,
-    }
