@@ -1,14 +1,13 @@
 """Streams of batches that mislead adaptation, ordinary ones for comparison, and a fixed probe."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.lab.data.corrupted import Constants, CorruptedReader, FittedReader
 from domainadaptor.lab.data.domains import Domain, DomainDataset
 from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.preprocessing import Preprocessing
@@ -20,9 +19,6 @@ ORDINARY = ("shuffled", "domains")
 KINDS = (*HOSTILE, *ORDINARY)
 
 _MAIN, _OTHER = 2000, 256  # images of the main domain, and of each other domain
-_CORRUPTIONS = ("gaussian_noise", "motion_blur", "fog", "contrast")  # one of each family
-_SEVERITY = 5
-_SMALL = 64  # images up to this side get the corruptions of CIFAR-10-C
 
 
 class LabeledImages(NamedTuple):
@@ -83,8 +79,7 @@ def sample(
 ) -> tuple[StreamImages, LabeledImages, list[str]]:
     """Return images for streams, other images of the main domain as a probe, and notes.
 
-    The probe has no training images. If the data set has a single domain, corrupted copies of its images serve as
-    other domains.
+    The probe has no training images.
     """
     labels = _labels(dataset, classes)
     domain = dataset.domain(main)
@@ -100,13 +95,13 @@ def sample(
         )
     count = f"{len(chosen)} image{'' if len(chosen) == 1 else 's'}"
     notes = [f"the probe has {count}: {main} has no more outside the training split"] * (len(chosen) < probe)
+    if len(dataset.domains) == 1:
+        notes.append(f"{dataset.name} has a single domain, so the streams alternating and domains are shuffled ones")
     found = {main: _take(domain, rest[:_MAIN], labels, preprocessing)}
-    for number, (name, other) in enumerate(_others(dataset, domain, preprocessing, seed).items()):
+    for number, name in enumerate(dataset.others(main)):
         generator = torch.Generator().manual_seed(derived_seed(seed, number))
-        positions = torch.randperm(len(other.examples), generator=generator).tolist()
-        if len(dataset.domains) == 1:
-            positions = [at for at in positions if at not in probed]
-        found[name] = _take(other, positions[:_OTHER], labels, preprocessing)
+        positions = torch.randperm(len(dataset.domains[name].examples), generator=generator).tolist()
+        found[name] = _take(dataset.domains[name], positions[:_OTHER], labels, preprocessing)
     return StreamImages(found, main, preprocessing.normalized), _take(domain, chosen, labels, preprocessing), notes
 
 
@@ -120,17 +115,6 @@ def _labels(dataset: DomainDataset, classes: Sequence[str]) -> list[int]:
         f"The network has {len(classes)} classes ({', '.join(classes[:3])} …), {dataset.name} has "
         f"{len(dataset.classes)} ({', '.join(dataset.classes[:3])} …); use a network trained for this data set"
     )
-
-
-def _others(dataset: DomainDataset, domain: Domain, preprocessing: Preprocessing, seed: int) -> Mapping[str, Domain]:
-    if len(dataset.domains) > 1:
-        return {name: dataset.domains[name] for name in dataset.others(domain.name)}
-    constants: Constants = "cifar" if preprocessing.size <= _SMALL else "imagenet"
-    fitted = FittedReader(domain.read, preprocessing)
-    return {
-        name: replace(domain, name=name, read=CorruptedReader(fitted, name, _SEVERITY, constants, seed))
-        for name in _CORRUPTIONS
-    }
 
 
 def _take(
