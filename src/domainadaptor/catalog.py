@@ -1,17 +1,18 @@
 """The catalog of methods: what each does, its paper, needs, cost and options; read without importing torch.
 
-`@method` and `variant` describe a method in its file. The catalog reads the files of `domainadaptor/methods` as syntax
-trees, so that a list of methods does not need torch.
+`@method` and `variant` describe a method in its file. The catalog runs only the declarations of the files in
+`domainadaptor/methods`, without function bodies, so that a list of methods does not need torch.
 """
 
 import ast
-import builtins
+import contextlib
 import functools
-import importlib.util
+import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, Literal, TypeVar, cast
 
 from domainadaptor import option_types as option_types  # loaded: the files import their types from it
@@ -66,9 +67,10 @@ def method(
     forwards: str = "",
     backwards: str = "0",
     needs: tuple[Need, ...] = (),
+    options: Callable[..., Any] | None = None,
     check: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Callable[[F], F]:
-    """Describe a function from a network to an adaptor, and validate its options whenever it is called.
+    """Describe a method, a function or class that makes an adaptor, and validate its options at each call.
 
     Args:
         paper: First author and name, as "Wang et al., Tent".
@@ -77,21 +79,43 @@ def method(
         forwards: Forward passes per batch, as "1" or "1 + views".
         backwards: Backward passes per batch.
         needs: What the method needs besides a network and images.
+        options: A function whose options the method takes too, in its `**` argument, such as
+            `option_types.gradient_steps`; an option of the method's own replaces the one of that name.
         check: Raises BadOption for options that do not fit together; it gets all of them, defaults included.
     """
     card = MethodInfo(paper=paper, year=year, kind=kind, forwards=forwards, backwards=backwards, needs=needs)
 
-    def decorate(function: F) -> F:
-        @functools.wraps(function)
-        def checked(network: Any, **values: Any) -> Any:
-            given = coerce_options(function, values)
-            _check_together(checked, given)
-            return function(network, **given)
+    def decorate(made: F) -> F:
+        function: Any = made.__init__ if inspect.isclass(made) else made
+        own = {p.name for p in parameters(function)}
+        shared = [p for p in parameters(options) if p.name not in own] if options is not None else []
 
-        checked.card, checked.check = card, check  # type: ignore[attr-defined]
-        return cast(F, checked)
+        @functools.wraps(function)
+        def checked(*network: Any, **values: Any) -> Any:
+            given = coerce_options(decorated, values)
+            _check_together(decorated, given)
+            return function(*network, **{p.name: p.default for p in shared} | given)
+
+        checked.__signature__ = _with_options(function, shared)  # type: ignore[attr-defined]
+        decorated: Any = checked
+        if inspect.isclass(made):
+            decorated = made
+            decorated.__init__ = checked
+        decorated.card, decorated.check = card, check
+        return cast(F, decorated)
 
     return decorate
+
+
+def _with_options(function: Callable[..., Any], shared: Iterable[Parameter]) -> inspect.Signature:
+    """Return a function's signature with options in place of its `**` argument."""
+    signature = inspect.signature(function)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    more = [
+        inspect.Parameter(p.name, inspect.Parameter.KEYWORD_ONLY, default=p.default, annotation=p.annotation)
+        for p in shared
+    ]
+    return signature.replace(parameters=own + more)
 
 
 def variant(base: F, doc: str, *, defaults: Mapping[str, Any], **card: Any) -> F:
@@ -116,8 +140,7 @@ def describe(package: str) -> dict[str, MethodInfo]:
 
 def describe_table(module: str, table: str) -> dict[str, MethodInfo]:
     """Return what is known about the functions or classes that a module lists in a dict, by name."""
-    spec = importlib.util.find_spec(module)
-    tree = None if spec is None else registry.parsed(spec.origin)
+    tree = registry.source_tree(module)
     listed = None if tree is None else registry.assigned(tree, table)
     if tree is None or not isinstance(listed, ast.Dict):
         return {name: _inspect(function) for name, function in getattr(importlib.import_module(module), table).items()}
@@ -127,8 +150,8 @@ def describe_table(module: str, table: str) -> dict[str, MethodInfo]:
 
 
 def _describe(name: str, entry: registry.Entry) -> MethodInfo:
-    found = None if entry.tree is None else _read(entry.tree, entry.attribute)
-    return replace(found or _inspect(entry.load()), name=name)
+    declared = None if entry.tree is None else _outline(entry.tree).get(entry.attribute)
+    return replace(_inspect(declared or entry.load()), name=name)
 
 
 def list_methods() -> dict[str, str]:
@@ -200,88 +223,51 @@ def _docs(function: Callable[..., Any]) -> str:
     return own if "Args:\n" in own or not isinstance(function, functools.partial) else _docs(function.func)
 
 
-class _Unreadable(Exception):
-    """A file whose descriptions need an import."""
+@functools.lru_cache(maxsize=256)
+def _outline(tree: ast.Module) -> dict[str, Any]:
+    """Return what a file declares: constants, and functions and classes without their bodies.
 
-
-def _read(tree: ast.Module, name: str) -> MethodInfo | None:
-    """Describe a method from its file's syntax tree; None where that takes an import."""
-    try:
-        return _read_name(tree, name)
-    except _Unreadable:
-        return None
-
-
-def _read_name(tree: ast.Module, name: str) -> MethodInfo:
+    Statements that use a module that is not loaded, such as torch, are left out.
+    """
+    names: dict[str, Any] = {}
     for statement in tree.body:
-        if isinstance(statement, ast.FunctionDef) and statement.name == name:
-            return _read_function(tree, statement, ast.get_docstring(statement) or "")
-        if isinstance(statement, ast.ClassDef) and statement.name == name:
-            own = [node for node in statement.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
-            return _read_function(tree, own[0], ast.get_docstring(statement) or "") if own else MethodInfo()
-        if isinstance(statement, ast.ImportFrom) and name in [alias.name for alias in statement.names]:
-            entry = next((e for e in registry.entries(METHODS).values() if e.module == statement.module), None)
-            if entry is not None and entry.tree is not None:
-                return _read_name(entry.tree, name)
-    return _read_variant(tree, registry.assigned(tree, name))
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            names |= _imports(statement)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.FunctionDef | ast.ClassDef):
+            declared = ast.fix_missing_locations(ast.Module([_declaration(statement)], type_ignores=[]))
+            with contextlib.suppress(Exception):
+                exec(compile(declared, "<outline>", "exec"), names)
+    return names
 
 
-def _read_function(tree: ast.Module, function: ast.FunctionDef, docstring: str) -> MethodInfo:
-    written = docstring_entries(docstring)
-    card = MethodInfo()
-    for decorator in function.decorator_list:
-        if not isinstance(decorator, ast.Call) or ast.unparse(decorator.func) != "method":
-            raise _Unreadable
-        card = MethodInfo(**{"backwards": "0"} | _keywords(tree, decorator))
-    infos = {}
-    for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
-        if default is None:
-            raise _Unreadable
-        annotation = Any if argument.annotation is None else _value(tree, argument.annotation)
-        parameter = Parameter(argument.arg, annotation, _value(tree, default))
-        infos[argument.arg] = parameter.info(written)
-    return replace(card, summary=docstring.partition("\n")[0], options=infos)
+def _imports(statement: ast.Import | ast.ImportFrom) -> dict[str, Any]:
+    """Return what a statement imports from loaded modules or from the outlines of other methods."""
+    if isinstance(statement, ast.Import):
+        # Copies: asking the package itself for a name may import torch.
+        loaded = {alias.asname or alias.name: sys.modules.get(alias.name) for alias in statement.names}
+        return {name: SimpleNamespace(**vars(module)) for name, module in loaded.items() if module is not None}
+    found: Mapping[str, Any] = {}
+    if statement.module in sys.modules:
+        found = vars(sys.modules[statement.module])
+    elif str(statement.module).startswith(f"{METHODS}.") and (tree := registry.source_tree(str(statement.module))):
+        found = _outline(tree)
+    return {alias.asname or alias.name: found[alias.name] for alias in statement.names if alias.name in found}
 
 
-def _read_variant(tree: ast.Module, call: ast.expr | None) -> MethodInfo:
-    if not isinstance(call, ast.Call) or ast.unparse(call.func) != "variant" or not isinstance(call.args[0], ast.Name):
-        raise _Unreadable
-    base = _read_name(tree, call.args[0].id)
-    card = _keywords(tree, call)
-    changed = card.pop("defaults")
-    infos = {
-        name: info._replace(default=changed[name]) if name in changed else info for name, info in base.options.items()
-    }
-    summary = inspect.cleandoc(_value(tree, call.args[1])).partition("\n")[0]
-    return replace(base, summary=summary, options=infos, **card)
-
-
-def _keywords(tree: ast.Module, call: ast.Call) -> dict[str, Any]:
-    named = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg not in (None, "check")}
-    return {str(name): _value(tree, value) for name, value in named.items()}
-
-
-def _value(tree: ast.Module, expression: ast.expr) -> Any:
-    """Evaluate a default, an annotation or a description in what is known without torch."""
-    try:
-        return eval(compile(ast.Expression(expression), "<method>", "eval"), {"__builtins__": {}}, _Names(tree))
-    except Exception as error:
-        raise _Unreadable from error
-
-
-class _Names(dict[str, Any]):
-    """The names of a file: its constants, and what it imports from modules that are loaded already."""
-
-    def __init__(self, tree: ast.Module) -> None:
-        super().__init__(vars(builtins))
-        self._tree = tree
-
-    def __missing__(self, name: str) -> Any:
-        expression = registry.assigned(self._tree, name)
-        if expression is not None:
-            return _value(self._tree, expression)
-        for statement in self._tree.body:
-            for alias in statement.names if isinstance(statement, ast.ImportFrom) else ():
-                if name == (alias.asname or alias.name):
-                    return getattr(sys.modules[str(statement.module)], alias.name)  # type: ignore[attr-defined]
-        raise KeyError(name)
+def _declaration(node: ast.stmt) -> ast.stmt:
+    """Return a function or class with its options, decorators and docstring only."""
+    if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return node
+    body: list[ast.stmt] = node.body[:1] if ast.get_docstring(node) else [ast.Pass()]
+    if isinstance(node, ast.ClassDef):
+        body += [_declaration(n) for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+        return ast.ClassDef(node.name, bases=[], keywords=[], body=body, decorator_list=node.decorator_list)
+    arguments = ast.arguments(
+        posonlyargs=[],
+        args=[ast.arg(argument.arg) for argument in node.args.args],
+        kwonlyargs=node.args.kwonlyargs,
+        kw_defaults=node.args.kw_defaults,
+        kwarg=node.args.kwarg and ast.arg(node.args.kwarg.arg),
+        defaults=[],
+    )
+    return ast.FunctionDef(node.name, arguments, body, decorator_list=node.decorator_list)

@@ -129,3 +129,15 @@ Images = Annotated[Iterable[Any] | None, Option("Images without labels: a tensor
 TrainedTensors = Annotated[Any, Option("Head trained together with the network, or its tensors.")]
 Capacity = Annotated[int, Option("Number of images in the bank.", ge=1)]
 UpdateEvery = Annotated[int, Option("Take a gradient step on the bank after this many images.", ge=1)]
+
+
+def gradient_steps(
+    *,
+    lr: LearningRate = 2.5e-4,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.9,
+    steps: Steps = 1,
+    reset_every: ResetEvery = None,
+    predict: Predict = "before",
+) -> None:
+    """Options of methods that take gradient steps on every batch, for `@method(options=...)`."""

@@ -127,10 +127,10 @@ def _parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
         hints = get_type_hints(written.__init__ if inspect.isclass(written) else written, include_extras=True)
     except (NameError, TypeError, AttributeError):  # names that exist for type checkers alone
         hints = {}
+    found = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    unclear = {p.name for p in found if p.annotation is p.empty or isinstance(p.annotation, str)}
     return tuple(
-        Parameter(p.name, hints.get(p.name, Any), p.default)
-        for p in inspect.signature(function).parameters.values()
-        if p.kind is p.KEYWORD_ONLY
+        Parameter(p.name, hints.get(p.name, Any) if p.name in unclear else p.annotation, p.default) for p in found
     )
 
 

@@ -43,9 +43,9 @@ def _entries(package: str, folders: tuple[tuple[str, int], ...]) -> Mapping[str,
     for info in pkgutil.iter_modules([folder for folder, _ in folders]):
         if not info.name.startswith("_"):
             module = f"{package}.{info.name}"
-            tree = _source_tree(info)
+            tree = source_tree(module)
             for name in _exports(module, tree):
-                found[name.replace("_", "-")] = Entry(module, name, tree)
+                found[name.replace("_", "-").lower()] = Entry(module, name, tree)
     return dict(sorted(found.items()))
 
 
@@ -82,13 +82,14 @@ def find(package: str, kind: str, name: object, *, allow_import: bool = False) -
     return known[name].load()
 
 
-def _source_tree(info: pkgutil.ModuleInfo) -> ast.Module | None:
-    spec = info.module_finder.find_spec(info.name, None)
-    return None if spec is None else parsed(spec.origin)
+def source_tree(module: str) -> ast.Module | None:
+    """Return the syntax tree of a module without importing it; None for a compiled one."""
+    spec = importlib.util.find_spec(module)
+    return None if spec is None else _parsed(spec.origin)
 
 
-def parsed(file: str | None) -> ast.Module | None:
-    """Return the syntax tree of a source file; None for a compiled one, which has to be imported."""
+@lru_cache(maxsize=256)
+def _parsed(file: str | None) -> ast.Module | None:
     return ast.parse(Path(file).read_text(encoding="utf-8")) if file and file.endswith(".py") else None
 
 

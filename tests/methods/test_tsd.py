@@ -8,7 +8,7 @@ from torch import nn
 
 import domainadaptor as da
 from domainadaptor.errors import BadOption, UnsupportedNetwork
-from domainadaptor.methods.tsd import PrototypeAgreement, _seen
+from domainadaptor.methods._supports import Supports
 from tests.conftest import batch, stir
 from tests.methods.literal import Adam, by_batch, features, gradients, leaves, network, probabilities, weights_of
 
@@ -96,15 +96,14 @@ def test_tsd_is_its_literal_loop(options):
 
 def test_the_most_confident_features_of_each_class_are_kept():
     rows = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
-    objective = PrototypeAgreement(keep=2, divergence="head", agree=False, lam=0.0, neighbors=3)
-    head = _seen(rows, rows @ rows.T)
-    assert head.label.tolist() == [0, 1]
+    head = Supports.of(rows, rows @ rows.T)
+    assert head.labels.tolist() == [0, 1]
     # Two of class 0: one more confident than the head's row (gap 4), one less; the row stays as the second.
     first = torch.tensor([[9.0, 0.0], [1.0, 0.5]])
-    held = objective._add(head, first, first)
+    held = head.add(Supports.of(first, first), keep=2)
     assert held.features.tolist() == [[9.0, 0.0], [2.0, 0.0], [0.0, 2.0]]
     second = torch.tensor([[8.0, 0.0], [0.0, 1.0]])
-    later = objective._add(held, second, second)
+    later = held.add(Supports.of(second, second), keep=2)
     assert later.features.tolist() == [[9.0, 0.0], [8.0, 0.0], [0.0, 2.0], [0.0, 1.0]]
     assert math.isclose(float(later.probabilities[1, 0]), 1 / (1 + math.exp(-8)), rel_tol=1e-6)
     assert held.features.tolist() == [[9.0, 0.0], [2.0, 0.0], [0.0, 2.0]]

@@ -13,37 +13,56 @@ from domainadaptor import option_types as t
 from domainadaptor.augmentation.cotta import cotta_view
 from domainadaptor.augmentation.pixels import Pixels
 
-__all__ = ["cotta"]
+__all__ = ["Cotta"]
 
 
+@method(paper="Wang et al., CoTTA", year=2022, kind="teacher", forwards="3 + views", backwards="1")
 @final
-class _Cotta(da.Adaptor):
-    """A student learns from a teacher. The anchor, which never learns, decides when the teacher averages over views."""
+class Cotta(da.Adaptor):
+    """Train a student on an averaged teacher's many views.
+
+    Args:
+        network: Any trained network with norm layers; batch norms use batch statistics.
+        views: Random views that the teacher averages where the source model is not confident.
+        ap: The source model is confident if its mean confidence is at least this: 0.92 for CIFAR-10, 0.72 for
+            CIFAR-100, 0.1 for ImageNet.
+        rst: Probability that a single weight of the student is restored to the source after a step.
+        ema: Decay of the teacher's moving average.
+        consistency: Loss toward the teacher: "ce" as for CIFAR, or "symmetric" as for ImageNet.
+        optimizer: "adam" as for CIFAR, or "sgd" as for ImageNet (with lr=0.01).
+        predict: "before" the step as published, views included, or "after" it with one more pass of the teacher.
+        seed: Random seed of the views and of the restored weights.
+    """
 
     def __init__(
         self,
         network: nn.Module,
         *,
-        variance: t.Variance,
-        symmetric: bool,
-        optimizer: da.LazyOptimizer,
-        ema: float,
-        rst: float,
-        ap: float,
-        views: int,
-        pixels: Pixels,
-        seed: int,
-        reset_every: int | None,
-        predict: str,
+        views: t.Count = 32,
+        ap: t.Share = 0.92,
+        rst: t.Share = 0.01,
+        ema: t.Share = 0.999,
+        consistency: Literal["ce", "symmetric"] = "ce",
+        lr: t.LearningRate = 1e-3,
+        optimizer: t.Optimizer = "adam",
+        momentum: t.Momentum = 0.9,
+        reset_every: t.ResetEvery = None,
+        predict: t.Predict = "before",
+        variance: t.Variance = "biased",
+        mean: t.Mean = t.IMAGENET_MEAN,
+        std: t.Std = t.IMAGENET_STD,
+        seed: t.Seed = 0,
     ) -> None:
         super().__init__(network, reset_every=reset_every)
+        self._views, self._ap, self._rst, self._ema = views, ap, rst, ema
+        self._symmetric, self._predict_after = consistency == "symmetric", predict == "after"
         self._norm = partial(da.batch_only, variance=variance)
-        self._symmetric, self._optimizer, self._random = symmetric, optimizer, da.SeededGenerator(seed)
-        self._ema, self._rst, self._ap, self._views, self._pixels = ema, rst, ap, views, pixels
-        self._predict_after = predict == "after"
+        self._optimizer = da.LazyOptimizer(da.make_optimizer(optimizer, lr=lr, momentum=momentum))
+        self._pixels, self._random = Pixels(mean, std), da.SeededGenerator(seed)
         self._rebuild()
 
     def _build(self) -> da.AdaptiveNetwork:
+        # The anchor, which never learns, decides when the teacher averages over views.
         build = partial(self._adaptive, norm=self._norm, others=True)
         self._student, self._anchor = build(learns="all"), build(learns="nothing")
         return build(learns="all")
@@ -97,52 +116,3 @@ class _Cotta(da.Adaptor):
     def _catch_up(self, images: Tensor) -> None:
         with torch.no_grad():
             self._main(images)
-
-
-@method(paper="Wang et al., CoTTA", year=2022, kind="teacher", forwards="3 + views", backwards="1")
-def cotta(
-    network: nn.Module,
-    *,
-    views: t.Count = 32,
-    ap: t.Share = 0.92,
-    rst: t.Share = 0.01,
-    ema: t.Share = 0.999,
-    consistency: Literal["ce", "symmetric"] = "ce",
-    lr: t.LearningRate = 1e-3,
-    optimizer: t.Optimizer = "adam",
-    momentum: t.Momentum = 0.9,
-    reset_every: t.ResetEvery = None,
-    predict: t.Predict = "before",
-    variance: t.Variance = "biased",
-    mean: t.Mean = t.IMAGENET_MEAN,
-    std: t.Std = t.IMAGENET_STD,
-    seed: t.Seed = 0,
-) -> da.Adaptor:
-    """Train a student on an averaged teacher's many views.
-
-    Args:
-        network: Any trained network with norm layers; batch norms use batch statistics.
-        views: Random views that the teacher averages where the source model is not confident.
-        ap: The source model is confident if its mean confidence is at least this: 0.92 for CIFAR-10, 0.72 for
-            CIFAR-100, 0.1 for ImageNet.
-        rst: Probability that a single weight of the student is restored to the source after a step.
-        ema: Decay of the teacher's moving average.
-        consistency: Loss toward the teacher: "ce" as for CIFAR, or "symmetric" as for ImageNet.
-        optimizer: "adam" as for CIFAR, or "sgd" as for ImageNet (with lr=0.01).
-        predict: "before" the step as published, views included, or "after" it with one more pass of the teacher.
-        seed: Random seed of the views and of the restored weights.
-    """
-    return _Cotta(
-        network,
-        variance=variance,
-        symmetric=consistency == "symmetric",
-        optimizer=da.LazyOptimizer(da.make_optimizer(optimizer, lr=lr, momentum=momentum)),
-        ema=ema,
-        rst=rst,
-        ap=ap,
-        views=views,
-        pixels=Pixels(mean, std),
-        seed=seed,
-        reset_every=reset_every,
-        predict=predict,
-    )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import domainadaptor as da
 from domainadaptor import method
 from domainadaptor import option_types as t
+from domainadaptor.methods.tent import descend
 from domainadaptor.norms.batch import AdaptiveBatchNorm, Use
 from domainadaptor.norms.moments import Moments, batch_moments, image_moments, in_float32
 from domainadaptor.norms.recognize import SourceNorm
@@ -19,19 +20,21 @@ from domainadaptor.norms.recognize import SourceNorm
 __all__ = ["delta"]
 
 
-@method(paper="Zhao et al., DELTA", year=2023, kind="statistics", forwards="1 (2 if it predicts after)", backwards="1")
+@method(
+    paper="Zhao et al., DELTA",
+    year=2023,
+    kind="statistics",
+    forwards="1 (2 if it predicts after)",
+    backwards="1",
+    options=t.gradient_steps,
+)
 def delta(
     network: nn.Module,
     *,
     loss: Literal["entropy", "weighted-entropy", "pseudo-label"] = "entropy",
     keep: t.Share = 0.95,
     balance: t.Share = 0.95,
-    lr: t.LearningRate = 2.5e-4,
-    optimizer: t.Optimizer = "sgd",
-    momentum: t.Momentum = 0.9,
-    steps: t.Steps = 1,
-    reset_every: t.ResetEvery = None,
-    predict: t.Predict = "before",
+    **steps: Any,
 ) -> da.Adaptor:
     """Running test statistics; rare classes weigh more.
 
@@ -42,15 +45,8 @@ def delta(
         keep: Weight of the running statistics when a batch is added; 0 uses the last batch alone.
         balance: Weight of the running mean prediction, whose inverse weighs the classes; 1 weighs all alike.
     """
-    return da.StepAdaptor(
-        network,
-        norm=partial(RenormalizedNorm, keep=keep),
-        objective=_Balanced(loss, balance),
-        optimizer=da.make_optimizer(optimizer, lr=lr, momentum=momentum),
-        steps=steps,
-        reset_every=reset_every,
-        predict=predict,
-    )
+    norm = partial(RenormalizedNorm, keep=keep)
+    return descend(network, _Balanced(loss, balance), norm=norm, others=False, **steps)
 
 
 @final

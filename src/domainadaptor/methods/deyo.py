@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
@@ -13,13 +13,21 @@ from domainadaptor import Option, method
 from domainadaptor import option_types as t
 from domainadaptor.augmentation.crops import memory_format
 from domainadaptor.methods.sar import skipped
+from domainadaptor.methods.tent import descend
 
 __all__ = ["deyo"]
 
 Drop = Annotated[float, Option(ge=-1, le=1)]
 
 
-@method(paper="Lee et al., DeYO", year=2024, kind="loss", forwards="2 (3 if it predicts after)", backwards="1")
+@method(
+    paper="Lee et al., DeYO",
+    year=2024,
+    kind="loss",
+    forwards="2 (3 if it predicts after)",
+    backwards="1",
+    options=t.gradient_steps,
+)
 def deyo(
     network: nn.Module,
     *,
@@ -28,13 +36,8 @@ def deyo(
     patches: t.Count = 4,
     weight_margin: t.Share = 0.4,
     skip: t.Skip = None,
-    lr: t.LearningRate = 2.5e-4,
-    optimizer: t.Optimizer = "sgd",
-    momentum: t.Momentum = 0.9,
-    steps: t.Steps = 1,
-    reset_every: t.ResetEvery = None,
-    predict: t.Predict = "before",
     seed: t.Seed = 0,
+    **steps: Any,
 ) -> da.Adaptor:
     """Entropy of images that depend on object shape.
 
@@ -44,17 +47,8 @@ def deyo(
         patches: Patches per side; at most one per pixel.
         weight_margin: An image weighs exp(this * log(classes) - entropy) + exp(probability that its class lost).
     """
-    return da.StepAdaptor(
-        network,
-        norm=da.batch_only,
-        objective=_ShapeEntropy(margin=margin, drop=drop, patches=patches, weight_margin=weight_margin, seed=seed),
-        optimizer=da.make_optimizer(optimizer, lr=lr, momentum=momentum),
-        steps=steps,
-        reset_every=reset_every,
-        predict=predict,
-        others=True,
-        skip=skipped(network, skip),
-    )
+    objective = _ShapeEntropy(margin=margin, drop=drop, patches=patches, weight_margin=weight_margin, seed=seed)
+    return descend(network, objective, skip=skipped(network, skip), **steps)
 
 
 class _ShapeEntropy(da.Objective):

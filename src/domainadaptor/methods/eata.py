@@ -13,39 +13,25 @@ from domainadaptor import method
 from domainadaptor import option_types as t
 from domainadaptor.adaptation.batch import checked_batch
 from domainadaptor.adaptation.step import compute_gradients
+from domainadaptor.methods.tent import descend
 
 __all__ = ["eata", "eta"]
-
-SourceImages = Tensor | Iterable[Tensor | Sequence[Any]]
 
 _FISHER_BATCH = 64
 _KEEP = 0.9  # of the moving average of predictions
 
 
-@method(paper="Niu et al., EATA", year=2022, kind="loss", forwards="1 (2 if it predicts after)", backwards="1")
-def eta(
-    network: nn.Module,
-    *,
-    margin: t.EntropyMargin = 0.4,
-    eps: t.CosineLimit = None,
-    lr: t.LearningRate = 2.5e-4,
-    optimizer: t.Optimizer = "sgd",
-    momentum: t.Momentum = 0.9,
-    steps: t.Steps = 1,
-    reset_every: t.ResetEvery = None,
-    predict: t.Predict = "before",
-) -> da.Adaptor:
+@method(
+    paper="Niu et al., EATA",
+    year=2022,
+    kind="loss",
+    forwards="1 (2 if it predicts after)",
+    backwards="1",
+    options=t.gradient_steps,
+)
+def eta(network: nn.Module, *, margin: t.EntropyMargin = 0.4, eps: t.CosineLimit = None, **steps: Any) -> da.Adaptor:
     """Tent on confident images unlike the recent ones."""
-    return da.StepAdaptor(
-        network,
-        norm=da.batch_only,
-        objective=ReliableEntropy(margin=margin, eps=eps),
-        optimizer=da.make_optimizer(optimizer, lr=lr, momentum=momentum),
-        steps=steps,
-        reset_every=reset_every,
-        predict=predict,
-        others=True,
-    )
+    return descend(network, ReliableEntropy(margin=margin, eps=eps), **steps)
 
 
 @method(
@@ -55,6 +41,7 @@ def eta(
     forwards="1 (2 if it predicts after)",
     backwards="1",
     needs=("source samples",),
+    options=t.gradient_steps,
 )
 def eata(
     network: nn.Module,
@@ -63,12 +50,7 @@ def eata(
     fisher_weight: t.NonNegative = 2000.0,
     margin: t.EntropyMargin = 0.4,
     eps: t.CosineLimit = None,
-    lr: t.LearningRate = 2.5e-4,
-    optimizer: t.Optimizer = "sgd",
-    momentum: t.Momentum = 0.9,
-    steps: t.Steps = 1,
-    reset_every: t.ResetEvery = None,
-    predict: t.Predict = "before",
+    **steps: Any,
 ) -> da.Adaptor:
     """ETA, kept near the source model by Fisher information.
 
@@ -79,16 +61,8 @@ def eata(
         fisher_weight: Weight of the distance to the source, scaled by Fisher information: 2000 for ImageNet, 1 for
             CIFAR.
     """
-    return da.StepAdaptor(
-        network,
-        norm=da.batch_only,
-        objective=NearSource(ReliableEntropy(margin=margin, eps=eps), _batches(source_images), fisher_weight),
-        optimizer=da.make_optimizer(optimizer, lr=lr, momentum=momentum),
-        steps=steps,
-        reset_every=reset_every,
-        predict=predict,
-        others=True,
-    )
+    reliable = ReliableEntropy(margin=margin, eps=eps)
+    return descend(network, NearSource(reliable, _batches(source_images), fisher_weight), **steps)
 
 
 def cosine_limit(classes: int) -> float:

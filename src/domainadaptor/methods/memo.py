@@ -16,33 +16,58 @@ from domainadaptor.augmentation.augmix import augmix_views
 from domainadaptor.augmentation.pixels import Pixels
 from domainadaptor.errors import listed
 
-__all__ = ["memo"]
+__all__ = ["Memo"]
 
 Area = Annotated[float, Option(gt=0, le=1)]
 
 
+@method(
+    paper="Zhang et al., MEMO",
+    year=2022,
+    kind="self-supervised",
+    forwards="2 + views for each image",
+    backwards="1 for each image",
+)
 @final
-class _Memo(da.Adaptor):
-    """Adapt to each image by itself, from the source model."""
+class Memo(da.Adaptor):
+    """Per image, minimize the entropy of the mean over views.
+
+    Args:
+        network: Any trained network with norm layers.
+        views: Random views per image (published: 64 for ImageNet, 32 for CIFAR).
+        augmentation: "augmix" as published, or "crops" with flips, which keep the colors.
+        area: Smallest fraction of an image that a view is cropped from: 0.08 as for ImageNet; small images need more.
+        alpha: Weight of the source statistics in batch norms; 16 / 17 counts them as 16 images.
+        lr: Learning rate (0.005 for CIFAR).
+        optimizer: "sgd" as published for ResNets, or "adamw" as for more robust networks (with lr=1e-5).
+        weight_decay: Weight decay of either optimizer (0.01 with "adamw").
+        steps: Gradient steps per image, each with new views.
+        seed: Random seed of the views; the same image always gets the same ones.
+    """
 
     def __init__(
         self,
         network: nn.Module,
         *,
-        alpha: float,
-        variance: t.Variance,
-        views: int,
-        area: float,
-        pixels: Pixels | None,
-        optimizer: da.LazyOptimizer,
-        steps: int,
-        seed: int,
+        views: t.Count = 32,
+        augmentation: Literal["augmix", "crops"] = "augmix",
+        area: Area = 0.08,
+        alpha: t.Share = 16 / 17,
+        lr: t.LearningRate = 2.5e-4,
+        optimizer: Literal["sgd", "adamw"] = "sgd",
+        weight_decay: t.NonNegative = 0.0,
+        steps: t.Steps = 1,
+        variance: t.Variance = "unbiased",
+        mean: t.Mean = t.IMAGENET_MEAN,
+        std: t.Std = t.IMAGENET_STD,
+        seed: t.Seed = 0,
     ) -> None:
         super().__init__(network, reset_every=1)
         # Constant, because the authors' program writes the statistics of the views to buffers.
         self._norm = partial(da.MixedNorm, alpha=alpha, variance=variance, constant=True)
-        self._views, self._area, self._pixels = views, area, pixels
-        self._optimizer, self._random, self._steps = optimizer, da.SeededGenerator(seed), steps
+        self._views, self._area, self._augmix, self._pixels = views, area, augmentation == "augmix", Pixels(mean, std)
+        make = partial(SGD if optimizer == "sgd" else AdamW, lr=lr, weight_decay=weight_decay)
+        self._optimizer, self._random, self._steps = da.LazyOptimizer(make), da.SeededGenerator(seed), steps
         self._images = 0
         self._rebuild()
 
@@ -87,7 +112,7 @@ class _Memo(da.Adaptor):
         return self._judged(image, result, guarded=False)
 
     def _view(self, image: Tensor) -> Tensor:
-        if self._pixels is None:
+        if not self._augmix:
             return da.random_views(image, self._views, self._random.generator, (self._area, 1.0))
         views = augmix_views(self._pixels.of(image), self._views, self._random.generator, self._area)
         return self._pixels.back(views, image)
@@ -103,55 +128,3 @@ class _Memo(da.Adaptor):
                 f"Each of the {self._images} images has its own adapted network. Pass one image, or use "
                 "adaptor(images)."
             )
-
-
-@method(
-    paper="Zhang et al., MEMO",
-    year=2022,
-    kind="self-supervised",
-    forwards="2 + views for each image",
-    backwards="1 for each image",
-)
-def memo(
-    network: nn.Module,
-    *,
-    views: t.Count = 32,
-    augmentation: Literal["augmix", "crops"] = "augmix",
-    area: Area = 0.08,
-    alpha: t.Share = 16 / 17,
-    lr: t.LearningRate = 2.5e-4,
-    optimizer: Literal["sgd", "adamw"] = "sgd",
-    weight_decay: t.NonNegative = 0.0,
-    steps: t.Steps = 1,
-    variance: t.Variance = "unbiased",
-    mean: t.Mean = t.IMAGENET_MEAN,
-    std: t.Std = t.IMAGENET_STD,
-    seed: t.Seed = 0,
-) -> da.Adaptor:
-    """Per image, minimize the entropy of the mean over views.
-
-    Args:
-        network: Any trained network with norm layers.
-        views: Random views per image (published: 64 for ImageNet, 32 for CIFAR).
-        augmentation: "augmix" as published, or "crops" with flips, which keep the colors.
-        area: Smallest fraction of an image that a view is cropped from: 0.08 as for ImageNet; small images need more.
-        alpha: Weight of the source statistics in batch norms; 16 / 17 counts them as 16 images.
-        lr: Learning rate (0.005 for CIFAR).
-        optimizer: "sgd" as published for ResNets, or "adamw" as for more robust networks (with lr=1e-5).
-        weight_decay: Weight decay of either optimizer (0.01 with "adamw").
-        steps: Gradient steps per image, each with new views.
-        seed: Random seed of the views; the same image always gets the same ones.
-    """
-    pixels = Pixels(mean, std)
-    make = partial(SGD if optimizer == "sgd" else AdamW, lr=lr, weight_decay=weight_decay)
-    return _Memo(
-        network,
-        alpha=alpha,
-        variance=variance,
-        views=views,
-        area=area,
-        pixels=pixels if augmentation == "augmix" else None,
-        optimizer=da.LazyOptimizer(make),
-        steps=steps,
-        seed=seed,
-    )

@@ -1,9 +1,8 @@
 """NOTE: instance-aware batch norm and a class-balanced bank of images. Gong et al., NeurIPS 2022."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +10,12 @@ from torch import Tensor, nn
 import domainadaptor as da
 from domainadaptor import method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.batch import check_same_size
+from domainadaptor.methods._bank import BankAdaptor
 from domainadaptor.norms.base import AdaptiveNorm
 from domainadaptor.norms.instance_aware import InstanceAwareBatchNorm2d, corrected
 from domainadaptor.norms.moments import in_float32
 
-__all__ = ["note"]
+__all__ = ["Note"]
 
 
 class ReservoirBank(da.Stateful):
@@ -140,81 +139,60 @@ class AwareNorm(AdaptiveNorm):
         return {name: value.detach().to(self._dtype) for name, value in self.learned().items()}
 
 
+@method(
+    paper="Gong et al., NOTE",
+    year=2022,
+    kind="loss",
+    forwards="1, and 1 for every 64 images",
+    backwards="1 for every 64 images",
+    needs=("altered training",),
+    options=BankAdaptor,
+)
 @final
-class _Note(da.Adaptor):
-    """Predict each image by itself, store some in a bank, and regularly take a step on the bank."""
+class Note(BankAdaptor):
+    """Instance-aware norms and a class-balanced image bank.
+
+    Args:
+        network: A network trained with instance-aware batch norm (`domainadaptor train ... --norm iabn`).
+        predict: "before" an image is used as published, or "after" the batch with one more forward pass.
+        seed: Random seed of the images that leave the bank.
+    """
+
+    _bank: ReservoirBank
+    refreshes = True
 
     def __init__(
         self,
         network: nn.Module,
         *,
-        share: float,
-        every: int,
-        bank: ReservoirBank,
-        optimizer: da.LazyOptimizer,
-        reset_every: int | None,
-        predict: str,
+        capacity: t.Capacity = 64,
+        share: t.BankShare = 0.01,
+        lr: t.LearningRate = 1e-4,
+        seed: t.Seed = 0,
+        **steps: Any,
     ) -> None:
-        super().__init__(network, reset_every=reset_every)
-        self._share, self._every, self._bank, self._optimizer = share, every, bank, optimizer
-        self._predict_after = predict == "after"
-        self._rebuild()
+        self._share = share
+        super().__init__(network, ReservoirBank(capacity, seed), lr=lr, **steps)
 
     def _build(self) -> da.AdaptiveNetwork:
         special = partial(_replacements, share=self._share)
-        return self._adaptive(norm=None, learns="norms", special=special)
+        self._student = self._adaptive(norm=None, learns="norms", special=special)
+        return self._student
 
     def _parts(self) -> Sequence[da.Stateful]:
         return self._bank, self._optimizer
 
-    def _learn(self, images: Tensor) -> da.Adaptation:
-        for held in self._bank.images[:1]:
-            check_same_size(held, images)
-        with torch.no_grad():
-            before = self._main(images)
-        if not da.finite(before):
-            return self._fall_back(images, None, "the logits are not finite")
-        logits, loss = before.clone(), None
-        labels = logits.argmax(1).tolist()
-        for at, image in enumerate(images):
-            self._bank.add(image.detach().clone(), labels[at])
-            if self._bank.seen % self._every:
-                continue
-            taken = self._update(images)
-            if isinstance(taken, str):
-                return self._fall_back(images, before, taken)
-            loss = taken
-            if at + 1 < len(images):  # predict the following images after the step
-                with torch.no_grad():
-                    logits[at + 1 :] = self._main(images[at + 1 :])
-                labels = logits.argmax(1).tolist()
-        if self._predict_after and loss is not None:
-            with torch.no_grad():
-                logits = self._main(images)
-        return da.Adaptation(logits.detach(), before.detach(), loss)
+    def _facts(self, logits: Tensor) -> list[tuple[int]]:
+        return [(label,) for label in logits.argmax(1).tolist()]
 
-    def _update(self, like: Tensor) -> Tensor | str:
-        """Take a step on the bank as one batch; return the loss, or why no step can be taken."""
+    def _follow(self, following: bool) -> None:
+        for norm in self._main.norms.values():
+            assert isinstance(norm, AwareNorm)
+            norm.following = following
+
+    def _bank_loss(self, like: Tensor) -> Tensor:
         images = torch.stack(self._bank.images).to(like)
-        with self._following():
-            loss = da.entropy(da.in_loss_precision(self._main(images))).mean()
-            parameters = list(self._main.learnable().values())
-            why = da.gradient_step(loss, parameters, self._optimizer) if parameters else None
-            # Keep the statistics now, for the following images of this batch.
-            self._main.end_batch()
-        return loss.detach() if why is None else why
-
-    @contextmanager
-    def _following(self) -> Iterator[None]:
-        """Let the norm layers measure the bank."""
-        norms = [norm for norm in self._main.norms.values() if isinstance(norm, AwareNorm)]
-        try:
-            for norm in norms:
-                norm.following = True
-            yield
-        finally:
-            for norm in norms:
-                norm.following = False
+        return da.entropy(da.in_loss_precision(self._main(images))).mean()
 
 
 def _replacements(network: nn.Module, share: float) -> dict[str, AwareNorm]:
@@ -225,42 +203,3 @@ def _replacements(network: nn.Module, share: float) -> dict[str, AwareNorm]:
             f"{type(network).__name__} has none. Train one with `domainadaptor train ... --norm iabn`."
         )
     return {name: AwareNorm(layer, share=share) for name, layer in layers.items()}
-
-
-@method(
-    paper="Gong et al., NOTE",
-    year=2022,
-    kind="loss",
-    forwards="1, and 1 for every 64 images",
-    backwards="1 for every 64 images",
-    needs=("altered training",),
-)
-def note(
-    network: nn.Module,
-    *,
-    capacity: t.Capacity = 64,
-    update_every: t.UpdateEvery = 64,
-    share: t.BankShare = 0.01,
-    lr: t.LearningRate = 1e-4,
-    optimizer: t.Optimizer = "adam",
-    momentum: t.Momentum = 0.9,
-    reset_every: t.ResetEvery = None,
-    predict: t.Predict = "before",
-    seed: t.Seed = 0,
-) -> da.Adaptor:
-    """Instance-aware norms and a class-balanced image bank.
-
-    Args:
-        network: A network trained with instance-aware batch norm (`domainadaptor train ... --norm iabn`).
-        predict: "before" an image is used as published, or "after" the batch with one more forward pass.
-        seed: Random seed of the images that leave the bank.
-    """
-    return _Note(
-        network,
-        share=share,
-        every=update_every,
-        bank=ReservoirBank(capacity, seed),
-        optimizer=da.LazyOptimizer(da.make_optimizer(optimizer, lr=lr, momentum=momentum)),
-        reset_every=reset_every,
-        predict=predict,
-    )

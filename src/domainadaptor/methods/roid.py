@@ -1,7 +1,7 @@
 """ROID: certainty and diversity weights, weight ensembling, prior correction. Marsden et al., WACV 2024."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import domainadaptor as da
 from domainadaptor import Option, method
 from domainadaptor import option_types as t
+from domainadaptor.methods.tent import descend
 
 __all__ = ["roid"]
 
@@ -24,6 +25,7 @@ _KEEP = 0.9  # of the moving average of predictions
     kind="loss",
     forwards="1 + a part of the batch (2 + if it predicts after)",
     backwards="1",
+    options=t.gradient_steps,
 )
 def roid(
     network: nn.Module,
@@ -33,13 +35,8 @@ def roid(
     consistency: bool = True,
     keep: t.Share = 0.99,
     prior: bool = True,
-    lr: t.LearningRate = 2.5e-4,
-    optimizer: t.Optimizer = "sgd",
-    momentum: t.Momentum = 0.9,
-    steps: t.Steps = 1,
-    reset_every: t.ResetEvery = None,
-    predict: t.Predict = "before",
     seed: t.Seed = 0,
+    **steps: Any,
 ) -> da.Adaptor:
     """Weighted likelihood ratio, kept near the source.
 
@@ -53,17 +50,8 @@ def roid(
         prior: Correct predictions by how often each class was predicted in the batch.
         optimizer: "sgd" as published for ImageNet, or "adam" as for CIFAR (with lr=0.001).
     """
-    return da.StepAdaptor(
-        network,
-        norm=da.batch_only,
-        objective=_WeightedRatio(temperature=temperature, clip=clip, consistency=consistency, keep=keep, seed=seed),
-        predictor=PriorCorrection() if prior else None,
-        optimizer=da.make_optimizer(optimizer, lr=lr, momentum=momentum),
-        steps=steps,
-        reset_every=reset_every,
-        predict=predict,
-        others=True,
-    )
+    objective = _WeightedRatio(temperature=temperature, clip=clip, consistency=consistency, keep=keep, seed=seed)
+    return descend(network, objective, predictor=PriorCorrection() if prior else None, **steps)
 
 
 class _WeightedRatio(da.Objective):

@@ -12,6 +12,7 @@ from domainadaptor import method
 from domainadaptor import option_types as t
 from domainadaptor.adaptation.copying import unwrap
 from domainadaptor.adaptation.step import compute_gradients
+from domainadaptor.methods.tent import descend
 
 __all__ = ["sar"]
 
@@ -43,15 +44,14 @@ def sar(
         lr: Learning rate; the authors use 2.5e-4 for ResNets and 1e-3 for transformers, at batch size 64.
         momentum: SGD momentum.
     """
-    return da.StepAdaptor(
+    return descend(
         network,
-        norm=da.batch_only,
-        objective=SharpnessAwareEntropy(margin=margin, rho=rho, recover_below=recover_below),
-        optimizer=da.make_optimizer("sgd", lr=lr, momentum=momentum),
+        SharpnessAwareEntropy(margin=margin, rho=rho, recover_below=recover_below),
+        lr=lr,
+        momentum=momentum,
         steps=steps,
         reset_every=reset_every,
         predict=predict,
-        others=True,
         skip=skipped(network, skip),
     )
 

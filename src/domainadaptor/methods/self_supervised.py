@@ -1,6 +1,6 @@
 """Steps on a task trained alongside: rotation (Sun et al., ICML 2020), jigsaw (Carlucci et al., CVPR 2019)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -15,9 +15,7 @@ from domainadaptor.adaptation.adaptive_network import NormFactory
 from domainadaptor.adaptation.copying import unwrap
 from domainadaptor.adaptation.predictor import find_head
 from domainadaptor.adaptation.trained_head import TrainedHead, trained_head
-from domainadaptor.tasks import Task
-from domainadaptor.tasks.jigsaw import Jigsaw
-from domainadaptor.tasks.rotation import Rotation
+from domainadaptor.tasks import Task, make_task
 
 __all__ = ["jigsaw", "rotation"]
 
@@ -62,102 +60,6 @@ class TaskLoss(da.Objective):
 def _adapt_by_task(
     network: nn.Module,
     name: str,
-    make: Callable[[int], Task],
-    *,
-    task: object,
-    statistics: str,
-    lr: float,
-    momentum: float,
-    head: str | None,
-    seed: int,
-    **options: Any,
-) -> da.Adaptor:
-    """Build an adaptor that steps on a task, through the norm layers.
-
-    Args:
-        network: A network trained together with the task's head.
-        name: Name of the task.
-        make: Makes its head, for features of a width.
-        task: The trained head, or its tensors.
-        statistics: Key of `_NORMS`.
-        lr: Learning rate.
-        momentum: SGD momentum.
-        head: Name of the linear layer that computes the logits.
-        seed: Random seed of the task.
-        **options: Passed on to `StepAdaptor`.
-    """
-    if isinstance(task, nn.Module) and not isinstance(task, Task):
-        raise da.BadOption(f"task is a {type(task).__name__}: expected a domainadaptor.tasks.Task, which has examples")
-    plain = unwrap(network)
-
-    def fresh() -> Task:
-        layer = plain.get_submodule(find_head(plain, head))
-        assert isinstance(layer, nn.Linear)
-        return make(layer.in_features)
-
-    trained = trained_head("task", task, fresh, f"domainadaptor train ... --task {name}", name)
-    return da.StepAdaptor(
-        network,
-        norm=_NORMS[statistics],
-        objective=TaskLoss(trained, seed),
-        optimizer=partial(SGD, lr=lr, momentum=momentum),
-        others=statistics != "mixed",
-        head=head,
-        **options,
-    )
-
-
-@method(
-    paper="Sun et al., TTT",
-    year=2020,
-    kind="self-supervised",
-    forwards="3",
-    backwards="1",
-    needs=("features and a linear head", "a head trained for it"),
-)
-def rotation(
-    network: nn.Module,
-    *,
-    task: t.TrainedTensors = None,
-    statistics: TaskStatistics = "batch",
-    lr: t.LearningRate = 0.05,
-    momentum: t.SgdMomentum = 0.0,
-    steps: t.Steps = 1,
-    reset_every: t.ResetEvery = 1,
-    predict: t.Predict = "after",
-    seed: t.Seed = 0,
-    head: t.Head = None,
-) -> da.Adaptor:
-    """One gradient step on predicting image rotations.
-
-    As in DomainAdaptor's comparisons. Its authors instead adapt all shared weights to one image at a time.
-    """
-    return _adapt_by_task(
-        network,
-        "rotation",
-        Rotation,
-        task=task,
-        statistics=statistics,
-        lr=lr,
-        momentum=momentum,
-        head=head,
-        seed=seed,
-        steps=steps,
-        reset_every=reset_every,
-        predict=predict,
-    )
-
-
-@method(
-    paper="Carlucci et al., JiGen",
-    year=2019,
-    kind="self-supervised",
-    forwards="3",
-    backwards="1",
-    needs=("features and a linear head", "a head trained for it"),
-)
-def jigsaw(
-    network: nn.Module,
     *,
     task: t.TrainedTensors = None,
     statistics: TaskStatistics = "batch",
@@ -169,21 +71,59 @@ def jigsaw(
     seed: t.Seed = 0,
     head: t.Head = None,
 ) -> da.Adaptor:
+    """Build an adaptor that steps on the task of that name, through the norm layers."""
+    if isinstance(task, nn.Module) and not isinstance(task, Task):
+        raise da.BadOption(f"task is a {type(task).__name__}: expected a domainadaptor.tasks.Task, which has examples")
+    plain = unwrap(network)
+
+    def fresh() -> Task:
+        layer = plain.get_submodule(find_head(plain, head))
+        assert isinstance(layer, nn.Linear)
+        return make_task(name, layer.in_features)
+
+    trained = trained_head("task", task, fresh, f"domainadaptor train ... --task {name}", name)
+    return da.StepAdaptor(
+        network,
+        norm=_NORMS[statistics],
+        objective=TaskLoss(trained, seed),
+        optimizer=partial(SGD, lr=lr, momentum=momentum),
+        steps=steps,
+        reset_every=reset_every,
+        predict=predict,
+        others=statistics != "mixed",
+        head=head,
+    )
+
+
+@method(
+    paper="Sun et al., TTT",
+    year=2020,
+    kind="self-supervised",
+    forwards="3",
+    backwards="1",
+    needs=("features and a linear head", "a head trained for it"),
+    options=_adapt_by_task,
+)
+def rotation(network: nn.Module, *, lr: t.LearningRate = 0.05, **options: Any) -> da.Adaptor:
+    """One gradient step on predicting image rotations.
+
+    As in DomainAdaptor's comparisons. Its authors instead adapt all shared weights to one image at a time.
+    """
+    return _adapt_by_task(network, "rotation", lr=lr, **options)
+
+
+@method(
+    paper="Carlucci et al., JiGen",
+    year=2019,
+    kind="self-supervised",
+    forwards="3",
+    backwards="1",
+    needs=("features and a linear head", "a head trained for it"),
+    options=_adapt_by_task,
+)
+def jigsaw(network: nn.Module, **options: Any) -> da.Adaptor:
     """One gradient step on predicting the order of tiles.
 
     As in DomainAdaptor's comparisons; its authors train with the task and do not adapt.
     """
-    return _adapt_by_task(
-        network,
-        "jigsaw",
-        Jigsaw,
-        task=task,
-        statistics=statistics,
-        lr=lr,
-        momentum=momentum,
-        head=head,
-        seed=seed,
-        steps=steps,
-        reset_every=reset_every,
-        predict=predict,
-    )
+    return _adapt_by_task(network, "jigsaw", **options)

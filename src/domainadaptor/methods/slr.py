@@ -1,15 +1,17 @@
 """SLR: a likelihood ratio whose gradient does not vanish, and diverse predictions. Mummadi et al., 2021."""
 
 import math
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from domainadaptor import AdaptiveNetwork, Adaptor, Objective, method
 from domainadaptor import option_types as t
 from domainadaptor.adaptation import losses
+from domainadaptor.adaptation.objective import of_confident
 from domainadaptor.methods.sar import skipped
-from domainadaptor.methods.tent import descend
+from domainadaptor.methods.tent import descend, mixing
 
 __all__ = ["slr"]
 
@@ -45,7 +47,14 @@ class Ratio(Objective):
             self._mean, self._next = self._next, None
 
 
-@method(paper="Mummadi et al., SLR", year=2021, kind="loss", forwards="1 (2 if it predicts after)", backwards="1")
+@method(
+    paper="Mummadi et al., SLR",
+    year=2021,
+    kind="loss",
+    forwards="1 (2 if it predicts after)",
+    backwards="1",
+    options=partial(t.gradient_steps, lr=6e-4, optimizer="adam"),
+)
 def slr(
     network: nn.Module,
     *,
@@ -54,16 +63,11 @@ def slr(
     diversity: t.NonNegative | None = None,
     kappa: t.Share = 0.9,
     skip: t.Skip = None,
-    lr: t.LearningRate = 6e-4,
-    optimizer: t.Optimizer = "adam",
-    momentum: t.Momentum = 0.9,
-    steps: t.Steps = 1,
-    reset_every: t.ResetEvery = None,
-    predict: t.Predict = "before",
     m: t.M = 1.0,
     variance: t.Variance = "biased",
     threshold: t.Threshold = None,
     adapt_from: t.AdaptFrom = 0.0,
+    **steps: Any,
 ) -> Adaptor:
     """Soft likelihood ratio with diverse predictions.
 
@@ -84,16 +88,9 @@ def slr(
     diversity = usual[1] if diversity is None else diversity
     return descend(
         network,
-        Ratio(form, confidence, diversity, kappa),
-        lr=lr,
-        optimizer=optimizer,
-        momentum=momentum,
-        steps=steps,
-        reset_every=reset_every,
-        predict=predict,
-        m=m,
-        variance=variance,
-        threshold=threshold,
+        of_confident(Ratio(form, confidence, diversity, kappa), threshold),
+        norm=mixing(m, variance),
         adapt_from=adapt_from,
         skip=usual[2] if skip is None else skipped(network, skip),
+        **steps,
     )

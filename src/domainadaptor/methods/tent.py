@@ -1,28 +1,31 @@
 """Tent: entropy minimization through the norm layers. Wang et al., ICLR 2021."""
 
 from functools import partial
+from typing import Any
 
 from torch import nn
 
-from domainadaptor import Adaptor, MixedNorm, Objective, StepAdaptor, make_optimizer, method
+from domainadaptor import Adaptor, MixedNorm, Objective, StepAdaptor, batch_only, make_optimizer, method
 from domainadaptor import option_types as t
+from domainadaptor.adaptation.adaptive_network import NormFactory
 from domainadaptor.adaptation.objective import build_objective, of_confident
 
 __all__ = ["tent"]
 
 
-@method(paper="Wang et al., Tent", year=2021, kind="loss", forwards="1 (2 if it predicts after)", backwards="1")
+@method(
+    paper="Wang et al., Tent",
+    year=2021,
+    kind="loss",
+    forwards="1 (2 if it predicts after)",
+    backwards="1",
+    options=partial(t.gradient_steps, lr=1e-3, optimizer="adam"),
+)
 def tent(
     network: nn.Module,
     *,
     loss: t.Loss = "entropy",
-    lr: t.LearningRate = 1e-3,
-    optimizer: t.Optimizer = "adam",
-    momentum: t.Momentum = 0.9,
-    steps: t.Steps = 1,
     online: t.Online = True,
-    reset_every: t.ResetEvery = None,
-    predict: t.Predict = "before",
     m: t.M = 1.0,
     variance: t.Variance = "biased",
     threshold: t.Threshold = None,
@@ -31,6 +34,7 @@ def tent(
     scale: t.Scale = 2.0,
     views: t.Views = 3,
     seed: t.Seed = 0,
+    **steps: Any,
 ) -> Adaptor:
     """Minimize the entropy of each batch, online.
 
@@ -39,21 +43,20 @@ def tent(
         loss: Loss of the gradient step: the entropy as published, or another one.
         optimizer: "adam" as published for CIFAR, or "sgd" as for ImageNet.
     """
+    objective = build_objective(loss, temperature=temperature, scale=scale, views=views, seed=seed)
     return descend(
         network,
-        build_objective(loss, temperature=temperature, scale=scale, views=views, seed=seed),
-        lr=lr,
-        optimizer=optimizer,
-        momentum=momentum,
-        steps=steps,
+        of_confident(objective, threshold),
+        norm=mixing(m, variance),
         online=online,
-        reset_every=reset_every,
-        predict=predict,
-        m=m,
-        variance=variance,
-        threshold=threshold,
         adapt_from=adapt_from,
+        **steps,
     )
+
+
+def mixing(m: float, variance: t.Variance) -> NormFactory:
+    """Return norm layers with running statistics in which the new batch has weight m."""
+    return partial(MixedNorm, alpha=1.0 - m, variance=variance, running=m < 1)
 
 
 def descend(
@@ -61,29 +64,18 @@ def descend(
     objective: Objective,
     *,
     lr: float,
-    optimizer: str,
     momentum: float,
-    steps: int,
-    reset_every: int | None,
-    predict: str,
-    m: float,
-    variance: t.Variance,
-    threshold: float | None,
-    adapt_from: str | float = 0.0,
-    online: bool = True,
-    skip: tuple[str, ...] = (),
+    optimizer: str = "sgd",
+    norm: NormFactory = batch_only,
+    others: bool = True,
+    **settings: Any,
 ) -> Adaptor:
-    """Build Tent with another objective: batch statistics, and steps on all scales and shifts but those to skip."""
+    """Build an adaptor that steps on an objective through all norm layers; other settings are `StepAdaptor`'s."""
     return StepAdaptor(
         network,
-        norm=partial(MixedNorm, alpha=1.0 - m, fold=False, variance=variance, running=m < 1),
-        objective=of_confident(objective, threshold),
+        norm=norm,
+        objective=objective,
         optimizer=make_optimizer(optimizer, lr=lr, momentum=momentum),
-        online=online,
-        steps=steps,
-        reset_every=reset_every,
-        predict=predict,
-        others=True,
-        skip=skip,
-        adapt_from=adapt_from,
+        others=others,
+        **settings,
     )

@@ -1,7 +1,7 @@
 """TSD: self-distillation between class prototypes and the head. Wang et al., CVPR 2023."""
 
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -10,21 +10,10 @@ from torch import Tensor, nn
 import domainadaptor as da
 from domainadaptor import method
 from domainadaptor import option_types as t
+from domainadaptor.methods._supports import Supports
+from domainadaptor.methods.tent import descend
 
 __all__ = ["tsd"]
-
-
-class _Seen(NamedTuple):
-    """Features with what the head made of them, one row each."""
-
-    features: Tensor  # (M, D)
-    probabilities: Tensor  # (M, K)
-    entropy: Tensor  # (M,)
-    label: Tensor  # (M,)
-
-
-def _seen(features: Tensor, logits: Tensor) -> _Seen:
-    return _Seen(features, logits.softmax(1), da.entropy(logits), logits.argmax(1))
 
 
 class PrototypeAgreement(da.Objective):
@@ -42,7 +31,7 @@ class PrototypeAgreement(da.Objective):
 
     needs_features = True
     kept = ("held",)
-    held: _Seen | None = None
+    held: Supports | None = None
 
     def __init__(self, *, keep: int | None, divergence: str, agree: bool, lam: float, neighbors: int) -> None:
         self.keep, self.divergence, self.agree, self.lam, self.neighbors = keep, divergence, agree, lam, neighbors
@@ -50,10 +39,11 @@ class PrototypeAgreement(da.Objective):
     def __call__(self, network: da.AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
         """Return the mean over the images that count; None if there are none."""
         features = network.features()
-        held = self.held = self._add(self._head(network) if self.held is None else self.held, features, logits)
+        held = self._head(network) if self.held is None else self.held
+        self.held = held = held.add(Supports.of(features.detach(), logits.detach()), self.keep)
         with torch.no_grad():
             directions = F.normalize(held.features, dim=1)
-            members = F.one_hot(held.label, logits.shape[1]).to(directions)
+            members = F.one_hot(held.labels, logits.shape[1]).to(directions)
             prototypes = F.normalize(members.T @ directions, dim=1)
         # The authors' F.normalize(z, 1) is a norm of order 1 along dimension 1; cosines need the order 2.
         similarity = F.normalize(features, dim=1) @ prototypes.T
@@ -69,26 +59,15 @@ class PrototypeAgreement(da.Objective):
         return terms.mean() if len(terms) else None
 
     @torch.no_grad()
-    def _head(self, network: da.AdaptiveNetwork) -> _Seen:
+    def _head(self, network: da.AdaptiveNetwork) -> Supports:
         """Return the rows of the source model's head, labeled by the head itself."""
         assert network.tap is not None
         name = network.tap.name
         rows = da.in_loss_precision(network.start(f"{name}.weight"))
         bias = None if network.tap.head.bias is None else da.in_loss_precision(network.start(f"{name}.bias"))
-        return _seen(rows.clone(), F.linear(rows, rows, bias))
+        return Supports.of(rows.clone(), F.linear(rows, rows, bias))
 
-    @torch.no_grad()
-    def _add(self, held: _Seen, features: Tensor, logits: Tensor) -> _Seen:
-        """Add a batch and keep the most confident features of each class."""
-        fresh = _seen(features.detach(), logits.detach())
-        every = _Seen(*(torch.cat([old.to(new), new]) for old, new in zip(held, fresh, strict=True)))
-        if self.keep is not None:
-            order = every.entropy.argsort(stable=True)
-            chosen = [order[every.label[order] == k][: self.keep] for k in range(every.probabilities.shape[1])]
-            every = _Seen(*(part[torch.cat(chosen)] for part in every))
-        return every
-
-    def _local(self, features: Tensor, logits: Tensor, held: _Seen, directions: Tensor) -> Tensor:
+    def _local(self, features: Tensor, logits: Tensor, held: Supports, directions: Tensor) -> Tensor:
         """Return how far each prediction is from those of its nearest features, weighted by how near they are."""
         # The program has a minus sign before this term and logits in it, and leaves it out by default: minus would
         # drive neighbors apart, and the paper brings them together.
@@ -132,14 +111,15 @@ def tsd(
         lam: Weight of the local term, which pulls predictions of similar features together; 0 in the authors' program.
         neighbors: Stored features that the local term compares each image with.
     """
-    return da.StepAdaptor(
+    return descend(
         network,
+        PrototypeAgreement(keep=keep, divergence=divergence, agree=agree, lam=lam, neighbors=neighbors),
         norm=partial(da.batch_only, variance=variance),
-        objective=PrototypeAgreement(keep=keep, divergence=divergence, agree=agree, lam=lam, neighbors=neighbors),
-        optimizer=da.make_optimizer(optimizer, lr=lr, momentum=momentum),
+        learns="all",
+        lr=lr,
+        optimizer=optimizer,
+        momentum=momentum,
         reset_every=reset_every,
         predict=predict,
-        learns="all",
-        others=True,
         head=head,
     )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from domainadaptor.errors import BadBatch
 from domainadaptor.tasks import Task
 
-__all__ = ["jigsaw"]
+__all__ = ["Jigsaw"]
 
 _TILES = 3  # per side
 ORDERS = 31  # besides the original one
@@ -30,10 +30,6 @@ class Jigsaw(Task):
         """Return shuffled images and the index of each order."""
         orders = torch.randint(ORDERS + 1, (len(images),), generator=draw, device="cpu")
         return shuffle_tiles(images, tile_orders()[orders]), orders.to(images.device)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Return the logits of the 32 orders."""
-        return self.head(features)  # type: ignore[no-any-return]
 
 
 def shuffle_tiles(images: Tensor, orders: Tensor) -> Tensor:
@@ -71,8 +67,3 @@ def tile_orders() -> Tensor:
             rank = nearest * _TILES**2 * (ORDERS + 1) + total
             chosen.append(int((rank == rank.max()).nonzero()[-1]))  # the last of equals
         return every[:, chosen].T.long()
-
-
-def jigsaw(width: int) -> Task:
-    """Predict the order of an image's nine tiles."""
-    return Jigsaw(width)

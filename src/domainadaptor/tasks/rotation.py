@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from domainadaptor.errors import BadBatch
 from domainadaptor.tasks import Task
 
-__all__ = ["rotation"]
+__all__ = ["Rotation"]
 
 
 class Rotation(Task):
@@ -21,10 +21,6 @@ class Rotation(Task):
         turns = torch.randint(4, (len(images),), generator=draw, device="cpu")
         return rotate(images, turns), turns.to(images.device)
 
-    def forward(self, features: Tensor) -> Tensor:
-        """Return the logits of the four rotations."""
-        return self.head(features)  # type: ignore[no-any-return]
-
 
 def rotate(images: Tensor, turns: Tensor) -> Tensor:
     """Rotate each square image by its number of quarter turns."""
@@ -35,8 +31,3 @@ def rotate(images: Tensor, turns: Tensor) -> Tensor:
         chosen = (turns == turn).to(images.device)
         result[chosen] = torch.rot90(images[chosen], turn, dims=(2, 3))
     return result
-
-
-def rotation(width: int) -> Task:
-    """Predict by how many quarter turns an image was rotated."""
-    return Rotation(width)
