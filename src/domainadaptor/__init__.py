@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from domainadaptor.adaptation.adapt import adapt as adapt
     from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork as AdaptiveNetwork
     from domainadaptor.adaptation.adaptor import Adaptor as Adaptor
+    from domainadaptor.adaptation.batch import predict as predict
     from domainadaptor.adaptation.ema import EmaPrediction as EmaPrediction
     from domainadaptor.adaptation.ema import update_ema as update_ema
     from domainadaptor.adaptation.guard import CollapseGuard as CollapseGuard
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from domainadaptor.adaptation.losses import entropy as entropy
     from domainadaptor.adaptation.objective import LogitLoss as LogitLoss
     from domainadaptor.adaptation.objective import Objective as Objective
-    from domainadaptor.adaptation.predict import predict as predict
     from domainadaptor.adaptation.predictor import Predictor as Predictor
     from domainadaptor.adaptation.result import Adaptation as Adaptation
     from domainadaptor.adaptation.state import LazyOptimizer as LazyOptimizer
@@ -70,7 +70,7 @@ _LAZY = {
     "gradient_step": "adaptation.step",
     "in_loss_precision": "adaptation.logits",
     "make_optimizer": "adaptation.state",
-    "predict": "adaptation.predict",
+    "predict": "adaptation.batch",
     "random_views": "augmentation.crops",
     "update_ema": "adaptation.ema",
 }

@@ -11,7 +11,7 @@ import math
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -112,14 +112,6 @@ def parse_options(function: Callable[..., Any], texts: Mapping[str, str], name: 
 
 def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     """Return the options of a function: its keyword-only parameters."""
-    try:
-        return _parameters(function)
-    except TypeError:  # not hashable
-        return _parameters.__wrapped__(function)
-
-
-@lru_cache(maxsize=256)
-def _parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     written = function
     while isinstance(written, partial):
         written = written.func
@@ -355,8 +347,3 @@ def check_number(option: str, value: object, *, low: float, high: float = math.i
 def check_count(option: str, value: object, *, low: int) -> None:
     """Refuse anything but a whole number of at least low that fits into 63 bits."""
     coerce(option, Annotated[int, Option(ge=low)], value)
-
-
-def check_flag(option: str, value: object) -> None:
-    """Refuse anything but True and False."""
-    coerce(option, bool, value)

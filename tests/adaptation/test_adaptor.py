@@ -369,3 +369,10 @@ def test_outputs_of_other_kinds(net, images):
         da.adapt(Wrapped(), "domainadaptor-t")(images)
     got = da.adapt(Wrapped(), "domainadaptor-t", output=lambda o: o["scores"][0])(images)
     assert torch.equal(got, expected)
+
+
+def test_an_adaptor_shows_its_method_and_options(net):
+    assert repr(da.adapt(net, "tent", lr=1)) == "Adaptor(tent(lr=1.0): 3 of 3 norm layers adapt)"
+    shown = repr(da.adapt(net, "eata", source_images=batch(4, 3, 12, 12), margin=0.5))
+    assert shown == "Adaptor(eata(source_images=..., margin=0.5): 3 of 3 norm layers adapt)"
+    assert repr(da.StepAdaptor(net)).startswith("Adaptor(StepAdaptor: ")

@@ -11,7 +11,7 @@ from domainadaptor.adaptation.guard import CollapseGuard
 from domainadaptor.adaptation.logits import OutputReader
 from domainadaptor.catalog import METHODS
 from domainadaptor.errors import BadOption
-from domainadaptor.options import check_flag, coerce_options
+from domainadaptor.options import coerce, coerce_options
 
 
 def adapt(
@@ -42,13 +42,21 @@ def adapt(
             f"the method is a {type(method).__name__}: the network comes first, as in adapt(network, 'adabn')"
         )
     function = registry.find(METHODS, "method", method, allow_import=True)
-    adaptor = function(network, **coerce_options(function, options, str(method)))
+    given = coerce_options(function, options, str(method))
+    adaptor = function(network, **given)
     if not isinstance(adaptor, Adaptor):
         raise BadOption(f"method {method!r} returned a {type(adaptor).__name__}; expected an Adaptor")
+    name = method if isinstance(method, str) else getattr(method, "__name__", type(method).__name__)
+    adaptor.description = f"{name}({', '.join(f'{option}={_shown(value)}' for option, value in given.items())})"
     adaptor.output = output
-    check_flag("guard", guard)
+    coerce("guard", bool, guard)
     if guard:
         if adaptor.reset_every == 1:
             raise BadOption(f"guard=True has no effect with method {method!r}, which resets after each batch")
         adaptor.collapse = CollapseGuard()
     return adaptor
+
+
+def _shown(value: object) -> str:
+    """Return a value for `repr`; images and trained tensors would be too long."""
+    return repr(value) if value is None or isinstance(value, str | int | float | tuple) else "..."

@@ -4,6 +4,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, final
 
 import torch
@@ -66,9 +67,6 @@ class Adaptor(nn.Module, ABC):
 
     def _check_plain(self) -> None:
         """Raise UnsupportedNetwork if no plain network can repeat the prediction."""
-
-    def _catch_up(self, images: Tensor) -> None:
-        """Run one more pass if the network has changed since the last one, for `adapted_network`."""
 
     def forward(self, images: Tensor) -> Tensor:
         """Adapt to a batch and return its logits, (N, K)."""
@@ -212,7 +210,7 @@ class Adaptor(nn.Module, ABC):
         if not guarded or self.collapse is None:
             return result
         why = self.collapse.look(result.logits, self._drift(), lambda: self._run_source(images))
-        return result if why is None else self._fall_back(images, result.before, why).changed(collapsed=True)
+        return result if why is None else replace(self._fall_back(images, result.before, why), collapsed=True)
 
     def _end_batch(self, saved: Any, keep: bool) -> None:
         """Keep the state, or restore what it was before the batch. Episodic methods start over."""
@@ -306,7 +304,8 @@ class Adaptor(nn.Module, ABC):
             parameter.requires_grad_(self._requires_grad[name])
         if not result.fell_back:
             self._check_plain()
-            self._catch_up(images)
+            with torch.no_grad():
+                self._main(images)  # the last pass may have come before the last step
             for name, values in self._main.plain_values().items():
                 _write(plain.get_submodule(name), values)
         return plain

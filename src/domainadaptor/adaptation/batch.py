@@ -1,11 +1,52 @@
-"""Checks of a batch of images before anything learns from it."""
+"""Batches of images: what a loader yields, and the checks before anything learns from it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from domainadaptor.errors import BadBatch
+
+
+def predict(adaptor: Callable[[Tensor], Tensor], loader: Iterable[Any]) -> Tensor:
+    """Return the logits of all images, (N, K) on the CPU, in the loader's order. Labels are ignored.
+
+    Args:
+        adaptor: An adaptor, or any other function from images to logits.
+        loader: Yields batches of images, tuples that start with them, or dicts with "pixel_values" or "image(s)".
+    """
+    weight = next(adaptor.parameters(), None) if isinstance(adaptor, nn.Module) else None
+    batches = (images_of(batch, number) for number, batch in enumerate(loader))
+    logits = [adaptor(x if weight is None else x.to(weight.device)).detach().cpu() for x in batches]
+    return torch.cat(logits) if logits else torch.empty(0, 0)
+
+
+def images_of(batch: object, number: int) -> Tensor:
+    """Return the images in what a loader yields, or raise BadBatch."""
+    if isinstance(batch, Mapping):
+        batch = next((batch[key] for key in ("pixel_values", "images", "image") if key in batch), batch)
+    elif isinstance(batch, (tuple, list)) and batch:
+        batch = batch[0]
+    if not isinstance(batch, Tensor):
+        raise BadBatch(
+            f"Expected batch {number} of the loader to be images, (images, labels) or a dict with 'pixel_values', got "
+            f"a {type(batch).__name__}."
+        )
+    return batch
+
+
+def given_batches(images: Iterable[Any], size: int) -> Iterator[Tensor]:
+    """Yield the batches of an option: a tensor, which is split, or what a loader yields. Empty ones are left out."""
+    for number, batch in enumerate(images.split(size) if isinstance(images, Tensor) else images):
+        if len(found := images_of(batch, number)) > 0:
+            yield found
+
+
+def fitted_batch(images: Tensor, network: nn.Module) -> Tensor:
+    """Return images on the device and in the precision of a network, checked."""
+    weights = [p for p in network.parameters() if p.is_floating_point()]
+    return checked_batch(images.to(weights[0]) if weights and images.is_floating_point() else images, weights)
 
 
 def checked_batch(images: object, weights: Iterable[Tensor]) -> Tensor:

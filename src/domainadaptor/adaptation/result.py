@@ -1,7 +1,7 @@
 """Adaptation: what an adaptor returns for one batch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from torch import Tensor
@@ -31,10 +31,6 @@ class Adaptation:
     def alpha(self) -> dict[str, float]:
         """Layer -> weight of its source statistics; "layer[i]" for each use of a layer that is used more than once."""
         return {name: float(value) for name, value in self.alpha_tensors.items()}
-
-    def changed(self, **values: object) -> "Adaptation":
-        """Return a copy with some fields replaced."""
-        return replace(self, **values)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.logits.shape))

@@ -136,11 +136,6 @@ class StepAdaptor(Adaptor):
                 "do. Use adaptor(images) instead."
             )
 
-    def _catch_up(self, images: Tensor) -> None:
-        if self._steps and not self._predict_after:
-            with torch.no_grad():
-                self._main(images)
-
 
 def gradient_step(
     loss: Tensor, parameters: list[nn.Parameter], optimizer: LazyOptimizer, *must_be_finite: Tensor

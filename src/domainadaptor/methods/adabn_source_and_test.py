@@ -10,8 +10,7 @@ from torch import Tensor, nn
 import domainadaptor as da
 from domainadaptor import method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.batch import checked_batch
-from domainadaptor.adaptation.predict import images_of
+from domainadaptor.adaptation.batch import fitted_batch, given_batches
 from domainadaptor.norms.moments import in_float32, unbiased_factor
 
 __all__ = ["adabn_source_and_test"]
@@ -78,16 +77,10 @@ class PooledAdaptor(da.Adaptor):
 
     def _batches_of(self, option: str) -> Iterator[Tensor]:
         """Yield the images of an option in batches, on the network's device and in its precision."""
-        given = self._images[option]
-        weights = [p for p in self.source.parameters() if p.is_floating_point()]
-        seen = False
-        for number, batch in enumerate(given.split(self._batch_size) if isinstance(given, Tensor) else given):
-            images = images_of(batch, number)
-            images = images.to(weights[0]) if weights and images.is_floating_point() else images
-            if len(images) > 0:
-                seen = True
-                yield checked_batch(images, weights)
-        if not seen:
+        images = None
+        for images in given_batches(self._images[option], self._batch_size):
+            yield fitted_batch(images, self.source)
+        if images is None:
             raise da.BadOption(f"{option}: expected images, got none")
 
     def _learn(self, images: Tensor) -> da.Adaptation:

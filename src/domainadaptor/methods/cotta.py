@@ -112,7 +112,3 @@ class Cotta(da.Adaptor):
         for name, p in self._student.learnable().items():
             drawn = torch.rand(p.shape, generator=self._random.generator, dtype=torch.float32, device="cpu")
             p.copy_(torch.where((drawn < self._rst).to(p.device), self._student.start(name), p))
-
-    def _catch_up(self, images: Tensor) -> None:
-        with torch.no_grad():
-            self._main(images)

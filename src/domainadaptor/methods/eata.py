@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import domainadaptor as da
 from domainadaptor import method
 from domainadaptor import option_types as t
-from domainadaptor.adaptation.batch import checked_batch
+from domainadaptor.adaptation.batch import fitted_batch, given_batches
 from domainadaptor.adaptation.step import compute_gradients
 from domainadaptor.methods.tent import descend
 
@@ -128,11 +128,9 @@ class NearSource(da.Objective):
 
     def _measure(self, network: da.AdaptiveNetwork) -> dict[str, Tensor]:
         """Average the squared gradients of each batch's mean loss, with the model's own predictions as labels."""
-        weights = [p for p in network.network.parameters() if p.is_floating_point()]
         total: dict[str, Tensor] = {}
         for images in self._source_images:
-            images = checked_batch(images.to(weights[0]) if weights else images, weights)
-            logits = da.in_loss_precision(network(images))
+            logits = da.in_loss_precision(network(fitted_batch(images, network.network)))
             learnable = network.learnable()
             compute_gradients(F.cross_entropy(logits, logits.detach().argmax(1)), list(learnable.values()))
             for name, p in learnable.items():
@@ -144,7 +142,7 @@ class NearSource(da.Objective):
         return {name: value / len(self._source_images) for name, value in total.items()}
 
 
-def _batches(images: object) -> list[Tensor]:
+def _batches(images: Iterable[Any] | None) -> list[Tensor]:
     """Return batches of source images from a tensor or an iterable of batches, with or without labels."""
     wanted = (
         "eata needs source_images=, a few hundred images from the training domains: a tensor (N, C, H, W) or an "
@@ -153,14 +151,10 @@ def _batches(images: object) -> list[Tensor]:
     )
     if images is None:
         raise da.BadOption(wanted)
-    if isinstance(images, Tensor):
-        batches = list(images.split(_FISHER_BATCH)) if images.ndim > 1 and len(images) else []
-    elif isinstance(images, Iterable):
-        items = [item[0] if isinstance(item, Sequence) and not isinstance(item, str) else item for item in images]
-        batches = [item for item in items if isinstance(item, Tensor) and item.ndim > 1 and len(item) > 0]
-        batches = batches if len(batches) == len(items) else []
-    else:
+    try:
+        batches = list(given_batches(images, _FISHER_BATCH))
+    except (TypeError, da.BadBatch):
         batches = []
-    if not batches:
+    if not batches or any(batch.ndim < 2 for batch in batches):
         raise da.BadOption(f"{wanted}; got a {type(images).__name__} without such batches")
     return batches
