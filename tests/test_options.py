@@ -147,11 +147,11 @@ def test_text_that_is_no_value_is_refused(option, text, message):
 def test_options_are_described():
     written = docstring_entries(inspect.getdoc(function))
     infos = {parameter.name: parameter.info(written) for parameter in parameters(function)}
-    assert infos["lr"] == ("lr", "float >= 0", 0.1, "Learning rate.")
+    assert infos["lr"] == ("lr", "float of at least 0", 0.1, "Learning rate.")
     assert infos["steps"].doc == "Number of steps."
     assert infos["form"].doc == "One of two, written over two lines."
-    assert infos["every"].type == "int >= 1 or None"
-    assert infos["alpha"].type == "code or float > 0 <= 1"
+    assert infos["every"].type == "int of at least 1 or None"
+    assert infos["alpha"].type == "code or float above 0 and at most 1"
     assert infos["anything"].type == ""
 
 

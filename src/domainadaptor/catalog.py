@@ -141,12 +141,9 @@ def describe(package: str) -> dict[str, MethodInfo]:
 def describe_table(module: str, table: str) -> dict[str, MethodInfo]:
     """Return what is known about the functions or classes that a module lists in a dict, by name."""
     tree = registry.source_tree(module)
-    listed = None if tree is None else registry.assigned(tree, table)
-    if tree is None or not isinstance(listed, ast.Dict):
-        return {name: _inspect(function) for name, function in getattr(importlib.import_module(module), table).items()}
-    names = [ast.literal_eval(key) for key in listed.keys if key is not None]
-    found = [registry.Entry(module, ast.unparse(value), tree) for value in listed.values]
-    return {name: _describe(name, entry) for name, entry in zip(names, found, strict=True)}
+    declared = {} if tree is None else _outline(tree)
+    functions = declared[table] if table in declared else getattr(importlib.import_module(module), table)
+    return {name: replace(_inspect(function), name=name) for name, function in functions.items()}
 
 
 def _describe(name: str, entry: registry.Entry) -> MethodInfo:

@@ -95,7 +95,9 @@ def coerce_options(function: Callable[..., Any], options: Mapping[str, Any], nam
         BadOption: A name is unknown, or a value has the wrong type or is out of bounds.
     """
     known = {parameter.name: parameter for parameter in parameters(function)}
-    _check_names(known, name or _name(function), options)
+    for option in options:
+        if option not in known:
+            raise BadOption(f"{name or _name(function)} has no option {option!r}; {suggestion(option, known)}")
     return {option: coerce(option, known[option].annotation, value) for option, value in options.items()}
 
 
@@ -106,8 +108,8 @@ def parse_options(function: Callable[..., Any], texts: Mapping[str, str], name: 
         BadOption: A name is unknown, or a text is no value of the declared type.
     """
     known = {parameter.name: parameter for parameter in parameters(function)}
-    _check_names(known, name or _name(function), texts)
-    return coerce_options(function, {option: _parse(known[option], text) for option, text in texts.items()}, name)
+    values = {option: _parse(known[option], text) if option in known else text for option, text in texts.items()}
+    return coerce_options(function, values, name)
 
 
 def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
@@ -162,7 +164,7 @@ def coerce(option: str, annotation: Any, value: Any) -> Any:
 
 
 def type_text(annotation: Any) -> str:
-    """Return the values that an option takes, in short: "int >= 1 or None"; "" for any."""
+    """Return the values that an option takes, in short: "int of at least 1 or None"; "" for any."""
     return " or ".join(filter(None, (_short(kind, bounds) for kind, bounds in _atoms(annotation))))
 
 
@@ -170,11 +172,7 @@ def _short(kind: Any, bounds: Option) -> str:
     if get_origin(kind) is Literal:
         return " or ".join(map(str, get_args(kind)))
     if kind in (int, float):
-        ends = [
-            f"{sign} {end:g}" for sign, end in ((">", bounds.gt), (">=", bounds.ge), ("<=", bounds.le)) if _shown(end)
-        ]
-        closed = bounds.ge is not None and _shown(bounds.le)
-        return f"{kind.__name__} in [{bounds.ge:g}, {bounds.le:g}]" if closed else " ".join([kind.__name__, *ends])
+        return f"{kind.__name__} {bounds.range()}".strip()
     if get_origin(kind) in (list, tuple, Sequence):
         return "list"
     return "None" if kind is type(None) else kind.__name__ if kind in (bool, str) else ""
@@ -306,22 +304,12 @@ def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__).replace("_", "-")
 
 
-def _check_names(known: Iterable[str], name: str, options: Iterable[str]) -> None:
-    """Refuse options that are not known."""
-    names = list(known)
-    for option in options:
-        if option not in names:
-            raise BadOption(f"{name} has no option {option!r}; {suggestion(option, names)}")
-
-
 def suggestion(word: object, known: Iterable[str]) -> str:
     """Return the tail of a message: the nearest known word, then all of them."""
     names = list(known)
-    return (
-        f"did you mean {_nearest(str(word).lower(), names)!r}? available: {', '.join(names)}"
-        if names
-        else "it has none"
-    )
+    if not names:
+        return "it has none"
+    return f"did you mean {_nearest(str(word).lower(), names)!r}? available: {', '.join(names)}"
 
 
 def _nearest(word: str, names: list[str]) -> str:

@@ -96,13 +96,13 @@ def _parsed(file: str | None) -> ast.Module | None:
 def _exports(module: str, tree: ast.Module | None) -> list[str]:
     if tree is None:
         return list(getattr(importlib.import_module(module), "__all__", ()))
-    listed = assigned(tree, "__all__")
+    listed = _assigned(tree, "__all__")
     if listed is None:
         raise BadOption(f"{module} has no __all__: list there the functions that it exports")
     return list(ast.literal_eval(listed))
 
 
-def assigned(tree: ast.Module, name: str) -> ast.expr | None:
+def _assigned(tree: ast.Module, name: str) -> ast.expr | None:
     """Return the expression that a module assigns to a name at its top level."""
     for statement in tree.body:
         targets = statement.targets if isinstance(statement, ast.Assign) else ()

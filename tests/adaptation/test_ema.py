@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import domainadaptor as da
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, NetworkSettings
 from domainadaptor.adaptation.ema import EmaPrediction, update_ema
 from domainadaptor.norms.mixed import batch_only
 from tests.adaptation.test_step import Sometimes, Twice
@@ -15,7 +15,7 @@ def test_every_weight_moves_by_its_share():
     source = stir(GoldenNet())
 
     def built():
-        network = AdaptiveNetwork(source, lambda output, count: output, norm=batch_only, learns="all")
+        network = AdaptiveNetwork(source, lambda output, count: output, NetworkSettings(batch_only, learns="all"))
         network(batch(4, 3, 12, 12))
         return network
 

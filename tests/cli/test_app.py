@@ -87,7 +87,7 @@ def test_methods(program):
     listed = json.loads(program("methods", "--json").stdout)
     assert listed["domainadaptor-t"]["options"]["lr"]["default"] == 1e-3
     one = program("methods", "domainadaptor-t").stdout
-    assert all(word in one for word in ("temperature", "2023", "forward passes: 2", "--option", "float >= 0"))
+    assert all(word in one for word in ("temperature", "2023", "forward passes: 2", "--option", "float of at least 0"))
     wrong = program("methods", "domainadapter-t")
     assert wrong.returncode == 1
     assert "did you mean 'domainadaptor-t'" in wrong.stderr

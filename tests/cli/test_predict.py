@@ -11,8 +11,8 @@ import domainadaptor as da
 from domainadaptor.lab.data.preprocessing import squashed
 from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, make_network, save_checkpoint
 from domainadaptor.lab.networks.zoo import find_network
+from domainadaptor.methods.arm import LearnedLoss
 from domainadaptor.tasks.jigsaw import Jigsaw
-from domainadaptor.tasks.learned_loss import LearnedLoss
 from domainadaptor.tasks.rotation import Rotation
 from tests.conftest import stir
 

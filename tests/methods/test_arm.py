@@ -5,7 +5,7 @@ import torch
 
 import domainadaptor as da
 from domainadaptor.errors import BadOption
-from domainadaptor.tasks.learned_loss import LearnedLoss
+from domainadaptor.methods.arm import LearnedLoss
 from tests.conftest import EXTRAS, make
 from tests.methods.literal import BATCHES, NORMS, descend, logits, network, table
 

@@ -1,6 +1,7 @@
 """AdaptiveNetwork: the source model with replaced norm layers, and weights of its own where all of them learn."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -33,50 +34,42 @@ class LayerReport(NamedTuple):
     why: str
 
 
+@dataclass(frozen=True)
+class NetworkSettings:
+    """Which norm layers of a network are replaced, and what learns."""
+
+    norm: NormFactory | None  # makes the replacement of one batch norm layer; None keeps them
+    learns: Learns = "norms"  # "nothing", the scales and shifts of "norms", or "all" weights
+    others: bool = False  # whether layer, group and instance norms learn too; then a network may have only those
+    skip: tuple[str, ...] = ()  # names of layers, or of modules that hold them, whose scale and shift do not learn
+    adapt_from: str | float = 0.0  # a fraction of the norm layers, or a layer name, before which they do not learn
+    head: str | None = None  # the linear layer whose input are the features; "" finds it, None needs no features
+    special: Callable[[nn.Module], Mapping[str, AdaptiveNorm]] | None = None  # replacements, by name, of other norms
+    repeated: bool = False  # whether a batch gets several passes, so that what these have in common is cached
+
+
 class AdaptiveNetwork(Stateful):
     """A copy of the source model that adapts. It shares the source model's parameters, except those that learn.
 
     Args:
         source: The source model.
         read_logits: Extracts the logits from what the network returns, given the number of images.
-        norm: Makes the replacement of one batch norm layer; None keeps them.
-        learns: "nothing", the scales and shifts of "norms", or "all" weights.
-        others: Whether layer, group and instance norms learn too; then a network may have only those.
-        skip: Names of layers, or of modules that hold them, whose scale and shift do not learn.
-        adapt_from: A fraction of the norm layers, or a layer name, before which scales and shifts do not learn.
-        head: Name of the linear layer whose input are the features; "" finds it, None needs no features.
-        special: Makes replacements, by name, for norm layers that `norm` is not for.
-        repeated: Whether a batch gets several passes, so that what these have in common is cached.
+        settings: What is replaced and what learns.
     """
 
     def __init__(
-        self,
-        source: nn.Module,
-        read_logits: Callable[[object, int], Tensor],
-        *,
-        norm: NormFactory | None,
-        learns: Learns = "norms",
-        others: bool = False,
-        skip: tuple[str, ...] = (),
-        adapt_from: str | float = 0.0,
-        head: str | None = None,
-        special: Callable[[nn.Module], Mapping[str, AdaptiveNorm]] | None = None,
-        repeated: bool = False,
+        self, source: nn.Module, read_logits: Callable[[object, int], Tensor], settings: NetworkSettings
     ) -> None:
         self._source_model = source
         self._read_logits = read_logits
-        self._settings: dict[str, Any] = {
-            "norm": norm, "learns": learns, "others": others, "skip": skip, "adapt_from": adapt_from,
-            "head": head, "special": special, "repeated": repeated,
-        }  # fmt: skip
-        self._learns = learns
-        self.norms, self._left = _make_norms(source, norm, others, special)
-        layers = {name: source.get_submodule(name) for name in self.norms}
-        self.norms = {name: self.norms[name] for name, _ in source.named_modules() if name in self.norms}
-        self._skip = (*skip, *layers_before(adapt_from, list(self.norms)))
+        self._settings = settings
+        made, self._left = _make_norms(source, settings)
+        self.norms = {name: made[name] for name, _ in source.named_modules() if name in made}  # in the network's order
+        self._skip = (*settings.skip, *layers_before(settings.adapt_from, list(self.norms)))
         self._kinds = {name: type(source.get_submodule(name)).__name__ for name in [*self.norms, *self._left]}
-        self._check_something_learns(skip, adapt_from)
-        replaced = {layers[name]: norm for name, norm in self.norms.items()}
+        self._check_something_learns()
+        learns, head = settings.learns, settings.head
+        replaced = {source.get_submodule(name): norm for name, norm in self.norms.items()}
         self.network = twin(source, replaced, private=learns == "all").eval()
         self._source = dict(source.named_parameters())
         self.weights: dict[str, nn.Parameter] = {}
@@ -90,10 +83,10 @@ class AdaptiveNetwork(Stateful):
         self._tensors = [t for norm in self.norms.values() for t in norm.tensors.values()]
         self._tensors += list(self.weights.values())
         self.tap = None if head is None else FeatureTap(self.network, find_head(self.network, head or None))
-        self._prefix = PrefixCache(self.network) if repeated else None
+        self._prefix = PrefixCache(self.network) if settings.repeated else None
         for layer in self.norms.values():
             if isinstance(layer, MixedNorm):
-                layer.cached = repeated
+                layer.cached = settings.repeated
         self._buffers = Snapshot(self.network, source)
         self._first = True  # the next pass is the first of its batch
 
@@ -121,7 +114,7 @@ class AdaptiveNetwork(Stateful):
 
     def independent(self) -> "AdaptiveNetwork":
         """Return the same network made of an independent copy of the source model."""
-        return AdaptiveNetwork(independent_copy(self._source_model).eval(), self._read_logits, **self._settings)
+        return AdaptiveNetwork(independent_copy(self._source_model).eval(), self._read_logits, self._settings)
 
     def features(self) -> Tensor:
         """Return what the head was given in the last pass, (N, D), in at least float32."""
@@ -235,8 +228,9 @@ class AdaptiveNetwork(Stateful):
         self._buffers.restore()
         self._first = True
 
-    def _check_something_learns(self, skip: tuple[str, ...], adapt_from: str | float) -> None:
-        if self._learns != "norms":
+    def _check_something_learns(self) -> None:
+        settings = self._settings
+        if settings.learns != "norms":
             return
         learning = [name for name, norm in self.norms.items() if norm.learns]
         if not learning:
@@ -245,8 +239,8 @@ class AdaptiveNetwork(Stateful):
             )
         if all(self._skips(name) for name in learning):
             raise UnsupportedNetwork(
-                f"Nothing is left to learn: skip={skip} and adapt_from={adapt_from!r} leave out every norm layer. "
-                "Name fewer layers."
+                f"Nothing is left to learn: skip={settings.skip} and adapt_from={settings.adapt_from!r} leave out "
+                "every norm layer. Name fewer layers."
             )
 
     def _skips(self, name: str) -> bool:
@@ -276,7 +270,7 @@ class AdaptiveNetwork(Stateful):
             return "not used by the forward in eval mode"
         if norm.reused:
             return "used more than once: statistics, but neither folded nor stepped"
-        learning = self._learns != "nothing" and not self._skips(name)
+        learning = self._settings.learns != "nothing" and not self._skips(name)
         parts = " and ".join(norm.learns) if learning else ""
         if isinstance(norm, TunedNorm):
             return parts or "nothing: it uses the statistics of each image"
@@ -292,18 +286,14 @@ class AdaptiveNetwork(Stateful):
         return dict(layers)
 
 
-def _make_norms(
-    source: nn.Module,
-    norm: NormFactory | None,
-    others: bool,
-    special: Callable[[nn.Module], Mapping[str, AdaptiveNorm]] | None,
-) -> tuple[dict[str, AdaptiveNorm], dict[str, str]]:
+def _make_norms(source: nn.Module, settings: NetworkSettings) -> tuple[dict[str, AdaptiveNorm], dict[str, str]]:
     """Make all replacements by name, and say why other batch norms are left as they are."""
-    tuned = find_other_norms(source) if others else {}
-    found, left = ({}, {}) if norm is None else find_norms(source, required=not tuned)
-    made: dict[str, AdaptiveNorm] = {}
-    if norm is not None:
-        made |= {name: norm(layer) for name, layer in found.items()}
-    made |= {name: TunedNorm(layer) for name, layer in tuned.items()}
-    made |= {} if special is None else special(source)
+    tuned = find_other_norms(source) if settings.others else {}
+    made: dict[str, AdaptiveNorm] = {name: TunedNorm(layer) for name, layer in tuned.items()}
+    left: dict[str, str] = {}
+    if settings.norm is not None:
+        found, left = find_norms(source, required=not tuned)
+        made |= {name: settings.norm(layer) for name, layer in found.items()}
+    if settings.special is not None:
+        made |= settings.special(source)
     return made, left

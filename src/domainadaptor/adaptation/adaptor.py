@@ -10,7 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, LayerReport
+from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, LayerReport, NetworkSettings
 from domainadaptor.adaptation.batch import checked_batch
 from domainadaptor.adaptation.change_detection import ChangeDetector
 from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap
@@ -316,7 +316,8 @@ class Adaptor(nn.Module, ABC):
     # Building, moving, copying.
 
     def _adaptive(self, **settings: Any) -> AdaptiveNetwork:
-        return AdaptiveNetwork(self.source, self._read_logits, **settings)
+        """Make a network that adapts, by the fields of `NetworkSettings`."""
+        return AdaptiveNetwork(self.source, self._read_logits, NetworkSettings(**settings))
 
     def _all(self) -> list[Stateful]:
         return [self._main, *self._parts()]

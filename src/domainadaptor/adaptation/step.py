@@ -1,7 +1,7 @@
 """StepAdaptor: adaptive norm layers, an objective, a few gradient steps and a second pass. Most methods are this."""
 
 from collections.abc import Sequence
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -31,11 +31,9 @@ class StepAdaptor(Adaptor):
         reset_every: Number of batches after which everything is reset; None never resets.
         predict: "after" the steps with one more pass, or "before" them with the first one.
         learns: The scales and shifts of "norms", or "all" weights.
-        others: Whether layer, group and instance norms learn too; then a network may have only those.
-        skip: Names of layers, or of modules that hold them, whose scale and shift do not learn.
-        adapt_from: A fraction of the norm layers, or a layer name, before which scales and shifts do not learn.
         predictor: Answers instead of the network's head; None uses the head.
         head: Name of the linear layer whose input are the features; None finds the last one.
+        **settings: Fields of `NetworkSettings`: others, skip, adapt_from.
     """
 
     def __init__(
@@ -50,11 +48,9 @@ class StepAdaptor(Adaptor):
         reset_every: int | None = 1,
         predict: str = "after",
         learns: Learns = "norms",
-        others: bool = False,
-        skip: tuple[str, ...] = (),
-        adapt_from: str | float = 0.0,
         predictor: Predictor | None = None,
         head: str | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__(network, reset_every=reset_every)
         self._steps = steps if objective is not None and optimizer is not None else 0
@@ -63,12 +59,9 @@ class StepAdaptor(Adaptor):
         self._predictor = predictor
         self._predict_after = predict == "after"
         needs_features = any(part is not None and part.needs_features for part in (predictor, objective))
-        self._settings = {
+        self._settings = settings | {
             "norm": norm,
             "learns": learns if self._steps else "nothing",
-            "others": others,
-            "skip": skip,
-            "adapt_from": adapt_from,
             "head": head or "" if needs_features else None,
             "repeated": self._steps > 0 and (self._predict_after or self._steps > 1),
         }

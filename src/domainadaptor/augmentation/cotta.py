@@ -5,7 +5,7 @@ One draw is made for a whole batch, as in the authors' programs; only the noise 
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import torch
 import torch.nn.functional as F
@@ -19,43 +19,26 @@ _KERNEL = 5  # size of the blur in pixels
 _MARGIN = _KERNEL // 2
 
 
-class Draw(NamedTuple):
-    """The parameters of one view."""
-
-    order: tuple[int, ...]  # of brightness, contrast, saturation, hue and gamma
-    brightness: float
-    contrast: float
-    saturation: float
-    hue: float  # fraction of a full turn
-    gamma: float
-    angle: float  # degrees, clockwise
-    right: float  # fraction of twice the width: the program shifts the image after doubling its sides
-    down: float
-    scale: float
-    blur: float  # standard deviation in pixels
-    flip: bool
-
-
 _RANGES = {
     "brightness": (0.6, 1.4),
     "contrast": (0.7, 1.3),
     "saturation": (0.5, 1.5),
-    "hue": (-0.06, 0.06),
+    "hue": (-0.06, 0.06),  # fraction of a full turn
     "gamma": (0.7, 1.3),
-    "angle": (-15.0, 15.0),
-    "right": (-1 / 16, 1 / 16),
+    "angle": (-15.0, 15.0),  # degrees, clockwise
+    "right": (-1 / 16, 1 / 16),  # fraction of twice the width: the program shifts the image after doubling its sides
     "down": (-1 / 16, 1 / 16),
     "scale": (0.9, 1.1),
-    "blur": (0.001, 0.5),
+    "blur": (0.001, 0.5),  # standard deviation in pixels
 }
 
 
-def draw(generator: torch.Generator) -> Draw:
-    """Draw the parameters of a view."""
-    order = tuple(torch.randperm(5, generator=generator, device="cpu").tolist())
+def draw(generator: torch.Generator) -> SimpleNamespace:
+    """Draw the parameters of a view: one of each range, the order of the five color changes, and a flip."""
+    order = torch.randperm(5, generator=generator, device="cpu").tolist()
     shares = torch.rand(len(_RANGES) + 1, generator=generator, dtype=torch.float64, device="cpu").tolist()
     values = {name: low + u * (high - low) for (name, (low, high)), u in zip(_RANGES.items(), shares[:-1], strict=True)}
-    return Draw(order=order, flip=shares[-1] < 0.5, **values)
+    return SimpleNamespace(order=order, flip=shares[-1] < 0.5, **values)
 
 
 def cotta_view(pixels: Tensor, generator: torch.Generator) -> Tensor:
@@ -66,8 +49,8 @@ def cotta_view(pixels: Tensor, generator: torch.Generator) -> Tensor:
     return (view + _NOISE * noise.to(view)).clamp(0, 1)
 
 
-def changed(pixels: Tensor, how: Draw) -> Tensor:
-    """Return a view without its noise."""
+def changed(pixels: Tensor, how: SimpleNamespace) -> Tensor:
+    """Return a view, as drawn, without its noise."""
     view = pixels.clamp(0, 1)
     steps: tuple[Callable[[Tensor], Tensor], ...] = (
         lambda x: _blend(x, torch.zeros_like(x), how.brightness),

@@ -9,9 +9,25 @@ from torch.optim import SGD
 from domainadaptor import AdaptiveNetwork, Adaptor, BadOption, Objective, StepAdaptor, batch_only, method
 from domainadaptor import option_types as t
 from domainadaptor.adaptation.trained_head import TrainedHead, trained_head
-from domainadaptor.tasks.learned_loss import LearnedLoss
 
 __all__ = ["arm"]
+
+
+class LearnedLoss(nn.Module):
+    """A small network that maps the logits of each image to a number; the loss is the norm of all numbers."""
+
+    def __init__(self, classes: int, hidden: int = 32) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *(nn.Linear(classes, hidden), nn.ReLU()),
+            *(nn.Linear(hidden, hidden), nn.ReLU()),
+            *(nn.Linear(hidden, hidden), nn.ReLU()),
+            nn.Linear(hidden, 1),
+        )
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Return one number for the batch."""
+        return self.layers(logits).norm()  # type: ignore[no-any-return]
 
 
 class Learned(Objective):

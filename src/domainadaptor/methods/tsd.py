@@ -20,13 +20,6 @@ class PrototypeAgreement(da.Objective):
     """The divergence between the head's predictions and those of class prototypes.
 
     Prototypes are made of the most confident features of every class; at first, of the rows of the head.
-
-    Args:
-        keep: Number of features per class that stay, those of the lowest entropy; None keeps all.
-        divergence: "head" or "prototypes", which prediction comes first in the divergence.
-        agree: Whether only images count for which both name the same class.
-        lam: The weight of the local term.
-        neighbors: Number of stored features that the local term compares each image with.
     """
 
     needs_features = True

@@ -12,9 +12,9 @@ from domainadaptor.lab.data.loaders import DomainBatch
 from domainadaptor.lab.networks.context import ContextNetwork
 from domainadaptor.lab.networks.statistics import batch_statistics, norm_layers
 from domainadaptor.lab.training.algorithm import Algorithm, OptimizerSettings, accuracy, concatenate
+from domainadaptor.methods.arm import LearnedLoss
 from domainadaptor.option_types import Count, Learns, NonNegative
 from domainadaptor.options import defaults_of
-from domainadaptor.tasks.learned_loss import LearnedLoss
 
 __all__ = ["arm"]
 
