@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -31,7 +32,7 @@ class Entry(NamedTuple):
 
 
 def entries(package: str) -> Mapping[str, Entry]:
-    """Return what the modules of a package export, by name with hyphens for underscores, without importing them."""
+    """Return what the modules of a package export, by name in lower case with hyphens, without importing them."""
     folders = [Path(folder) for folder in importlib.import_module(package).__path__]
     return _entries(package, tuple((str(folder), folder.stat().st_mtime_ns) for folder in folders))
 
@@ -45,8 +46,13 @@ def _entries(package: str, folders: tuple[tuple[str, int], ...]) -> Mapping[str,
             module = f"{package}.{info.name}"
             tree = source_tree(module)
             for name in _exports(module, tree):
-                found[name.replace("_", "-").lower()] = Entry(module, name, tree)
+                found[_hyphenated(name)] = Entry(module, name, tree)
     return dict(sorted(found.items()))
+
+
+def _hyphenated(name: str) -> str:
+    """Return a registered name: "adabn-source-and-test" for adabn_source_and_test and for AdabnSourceAndTest."""
+    return re.sub(r"_|(?<=[a-z])(?=[A-Z])", "-", name).lower()
 
 
 def table(package: str) -> dict[str, Callable[..., Any]]:

@@ -231,24 +231,18 @@ class Adaptor(nn.Module, ABC):
             self._reset()
 
     def _save(self) -> Any:
-        if self.reset_every == 1:
-            return None
-        guard = None if self.collapse is None else self.collapse.state_dict()
-        return [part.state_dict() for part in self._all()], guard
+        return None if self.reset_every == 1 else [part.state_dict() for part in self._all()]
 
     def _restore(self, saved: Any) -> None:
-        states, guard = saved
-        for part, state in zip(self._all(), states, strict=True):
+        for part, state in zip(self._all(), saved, strict=True):
             part.load_state_dict(state)
-        if self.collapse is not None:
-            self.collapse.load_state_dict(guard)
 
     def _settle(self) -> None:
         for part in self._all():
             part.end_batch()
 
     def _reset_parts(self) -> None:
-        for part in self._all():
+        for part in (self._main, *self._parts()):
             part.reset()
 
     def _reset(self) -> None:
@@ -320,7 +314,7 @@ class Adaptor(nn.Module, ABC):
         return AdaptiveNetwork(self.source, self._read_logits, NetworkSettings(**settings))
 
     def _all(self) -> list[Stateful]:
-        return [self._main, *self._parts()]
+        return [self._main, *self._parts(), *([] if self.collapse is None else [self.collapse])]
 
     def _rebuild(self) -> None:
         # Tensors made in inference mode could not take part in a backward pass.

@@ -1,6 +1,6 @@
 """AdaBN with the statistics of source and test images, measured once. Li et al., Pattern Recognition 2018."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, final
 
@@ -13,7 +13,7 @@ from domainadaptor import option_types as t
 from domainadaptor.adaptation.batch import fitted_batch, given_batches
 from domainadaptor.norms.moments import in_float32, unbiased_factor
 
-__all__ = ["adabn_source_and_test"]
+__all__ = ["AdabnSourceAndTest"]
 
 
 class _Pool:
@@ -36,15 +36,42 @@ class _Pool:
         self.count = total
 
 
+@method(
+    paper="Li et al., AdaBN",
+    year=2018,
+    kind="statistics",
+    forwards="1 (and 1 of all given images)",
+    needs=("source samples",),
+)
 @final
-class PooledAdaptor(da.Adaptor):
-    """Measure the statistics of all given images when it is built, and predict with them."""
+class AdabnSourceAndTest(da.Adaptor):
+    """Measure statistics once, on all source and test images.
+
+    One pass over each: batches are normalized by themselves on the way, as in training, and all values that a layer
+    receives count alike, wherever they come from. The images are kept, to be measured again when the adaptor is moved
+    or loads other weights.
+
+    Args:
+        network: Any trained network with batch normalization.
+        source_images: Images like those of the training: a tensor, or batches that can be iterated repeatedly.
+        target_images: The test images without labels: a tensor, or batches that can be iterated repeatedly.
+        batch_size: Size of the batches that a tensor is split into.
+    """
 
     def __init__(
-        self, network: nn.Module, images: Mapping[str, Iterable[Any]], variance: t.Variance, batch_size: int
+        self,
+        network: nn.Module,
+        *,
+        source_images: t.Images = None,
+        target_images: t.Images = None,
+        variance: t.Variance = "unbiased",
+        batch_size: t.Count = 64,
     ) -> None:
         super().__init__(network)
-        self._images = images
+        self._images = {
+            "source_images": _repeatable("source_images", source_images),
+            "target_images": _repeatable("target_images", target_images),
+        }
         self._variance: t.Variance = variance
         self._batch_size = batch_size
         self._rebuild()
@@ -89,45 +116,17 @@ class PooledAdaptor(da.Adaptor):
         return da.Adaptation(logits, logits.clone())
 
 
-@method(
-    paper="Li et al., AdaBN",
-    year=2018,
-    kind="statistics",
-    forwards="1 (and 1 of all given images)",
-    needs=("source samples",),
-)
-def adabn_source_and_test(
-    network: nn.Module,
-    *,
-    source_images: t.Images = None,
-    target_images: t.Images = None,
-    variance: t.Variance = "unbiased",
-    batch_size: t.Count = 64,
-) -> da.Adaptor:
-    """Measure statistics once, on all source and test images.
-
-    One pass over each: batches are normalized by themselves on the way, as in training, and all values that a layer
-    receives count alike, wherever they come from. The images are kept, to be measured again when the adaptor is moved
-    or loads other weights.
-
-    Args:
-        network: Any trained network with batch normalization.
-        source_images: Images like those of the training: a tensor, or batches that can be iterated repeatedly.
-        target_images: The test images without labels: a tensor, or batches that can be iterated repeatedly.
-        batch_size: Size of the batches that a tensor is split into.
-    """
-    images = {"source_images": source_images, "target_images": target_images}
-    given = {option: value for option, value in images.items() if value is not None}
-    for option, value in images.items():
-        if value is None:
-            raise da.BadOption(
-                f"this method measures source and test images together: pass {option}= a tensor of images, a list of "
-                "batches or a DataLoader (on the command line --source-images DIR for predict, --source DOMAIN for "
-                "evaluate; the test images are those to predict), or use adabn, which needs neither"
-            )
-        if isinstance(value, Iterator) or not isinstance(value, Iterable):
-            raise da.BadOption(
-                f"{option} is a {type(value).__name__}: expected a tensor, a list of batches or a DataLoader, which "
-                "can be iterated repeatedly"
-            )
-    return PooledAdaptor(network, given, variance, batch_size)
+def _repeatable(option: str, images: t.Images) -> Iterable[Any]:
+    """Return the images of an option, or raise BadOption if there are none or they can be iterated only once."""
+    if images is None:
+        raise da.BadOption(
+            f"this method measures source and test images together: pass {option}= a tensor of images, a list of "
+            "batches or a DataLoader (on the command line --source-images DIR for predict, --source DOMAIN for "
+            "evaluate; the test images are those to predict), or use adabn, which needs neither"
+        )
+    if isinstance(images, Iterator) or not isinstance(images, Iterable):
+        raise da.BadOption(
+            f"{option} is a {type(images).__name__}: expected a tensor, a list of batches or a DataLoader, which "
+            "can be iterated repeatedly"
+        )
+    return images
