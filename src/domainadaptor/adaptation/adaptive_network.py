@@ -99,7 +99,7 @@ class AdaptiveNetwork(Stateful):
         # A layer that is found to be used more than once must not be folded, so its first pass is repeated.
         while True:
             for norm in self.norms.values():
-                norm.begin_pass()
+                norm.uses = []
             # A first layer that works in place would write to the user's images.
             output = self.network(images.clone() if self._prefix is None else self._prefix.input(images))
             if not self._first or not self._found_reuse():

@@ -58,6 +58,7 @@ class RenormalizedNorm(AdaptiveBatchNorm):
     """
 
     kept = ("average",)
+    measured = ("_new",)
     follows = True
 
     def __init__(self, source: SourceNorm, *, keep: float) -> None:
@@ -96,9 +97,6 @@ class RenormalizedNorm(AdaptiveBatchNorm):
     def _end_batch(self) -> None:
         if self._new is not None:
             self.average = self._new if self.average is None else self.average.mix(self._new, self.keep)
-
-    def _end_pass(self) -> None:
-        self._new = None
 
     def learned(self) -> dict[str, Tensor]:
         """Return scale and shift, and the averages as statistics."""

@@ -19,12 +19,7 @@ __all__ = ["Note"]
 
 
 class ReservoirBank(da.Stateful):
-    """A class-balanced bank of images; within a class, every image seen is equally likely to be stored (PBRS).
-
-    Args:
-        capacity: Number of images to store.
-        seed: Random seed of the choice of images to remove.
-    """
+    """A class-balanced bank of images; within a class, every image seen is equally likely to be stored (PBRS)."""
 
     kept = ("images", "labels", "counts", "seen")
     images: tuple[Tensor, ...] = ()  # (C, H, W) each
@@ -71,17 +66,13 @@ class ReservoirBank(da.Stateful):
 
 @final
 class AwareNorm(AdaptiveNorm):
-    """Normalize as the trained layer does in eval mode, or as in train mode while `following`.
-
-    Args:
-        layer: The trained layer.
-        share: The weight of a batch in the running statistics while `following`.
-    """
+    """Normalize as the trained layer does in eval mode, or as in train mode while `following`."""
 
     scale: nn.Parameter
     shift: nn.Parameter
     mean: Tensor
     var: Tensor
+    measured = ("_measured",)
     follows = True
 
     def __init__(self, layer: InstanceAwareBatchNorm2d, *, share: float) -> None:
@@ -125,9 +116,6 @@ class AwareNorm(AdaptiveNorm):
         if self._measured is not None:
             for running, batch in zip((self.mean, self.var), self._measured, strict=True):
                 running.lerp_(batch, self._share)
-
-    def _end_pass(self) -> None:
-        self._measured = None
 
     def learned(self) -> dict[str, Tensor]:
         """Return statistics, scale and shift."""

@@ -28,13 +28,7 @@ class Item(NamedTuple):
 
 
 class BalancedBank(da.Stateful):
-    """A class-balanced bank of images; old and uncertain ones are replaced first (CSTU).
-
-    Args:
-        capacity: Number of images to store.
-        timeliness: The weight of age in an image's score.
-        uncertainty: The weight of its entropy.
-    """
+    """A class-balanced bank of images; old and uncertain ones are replaced first (CSTU)."""
 
     kept = ("items", "seen")
     items: tuple[Item, ...] = ()

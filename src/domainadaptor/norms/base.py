@@ -19,6 +19,7 @@ class AdaptiveNorm(nn.Module, ABC):
 
     learns: tuple[str, ...]  # which of "scale" and "shift" the trained layer has
     kept: ClassVar[tuple[str, ...]] = ()  # attributes that are state too: replaced, never written to
+    measured: ClassVar[tuple[str, ...]] = ()  # attributes that last for one batch; None at its end
     batch_share: float = 0.0  # how much of the statistics comes from the batch itself, from 0 to 1
     follows: bool = False  # whether its statistics follow the stream from batch to batch
 
@@ -56,18 +57,10 @@ class AdaptiveNorm(nn.Module, ABC):
     def _end_batch(self) -> None:
         """Keep what the passes of the batch measured."""
 
-    def _end_pass(self) -> None:
-        """Drop what the passes of the batch measured."""
-
     @final
     def learnable(self) -> list[nn.Parameter]:
         """Return scale and shift, if the trained layer has them. A layer that is used more than once has none."""
         return [] if self.reused else [getattr(self, name) for name in self.learns]
-
-    @final
-    def begin_pass(self) -> None:
-        """Begin a pass of the network."""
-        self.uses = []
 
     @final
     def end_batch(self) -> None:
@@ -118,7 +111,8 @@ class AdaptiveNorm(nn.Module, ABC):
 
     def _drop(self) -> None:
         self.uses = []
-        self._end_pass()
+        for name in self.measured:
+            setattr(self, name, None)
         for tensor in self.tensors.values():
             tensor.grad = None
 

@@ -39,6 +39,7 @@ class MixedNorm(AdaptiveBatchNorm):
     """
 
     kept = ("folded",)
+    measured = ("_measured",)
 
     def __init__(
         self,
@@ -79,9 +80,6 @@ class MixedNorm(AdaptiveBatchNorm):
             with torch.no_grad():
                 self.source_mean.copy_(self.uses[-1].moments.mean)
                 self.source_var.copy_(self.uses[-1].moments.var)
-
-    def _end_pass(self) -> None:
-        self._measured = None
 
     def _measure(self, x: Tensor, source: Moments, count: int) -> Use:
         if self.folded is not None:
