@@ -291,13 +291,8 @@ def _parse(parameter: Parameter, text: str) -> Any:
             return json.loads(text)
         except ValueError:
             return text
-    numbers = anything or str not in kinds or int in kinds or float in kinds or _number_choices(kinds)
-    number = _number(word) if numbers else None
+    number = _number(word) if str not in kinds or int in kinds or float in kinds else None
     return text if number is None else number
-
-
-def _number_choices(kinds: Iterable[Any]) -> bool:
-    return any(get_origin(k) is Literal and any(isinstance(v, int) for v in get_args(k)) for k in kinds)
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -56,15 +56,11 @@ class ChangeDetector:
 
 def _versions(network: nn.Module) -> list[tuple[int, int, int]]:
     return [
-        (id(t), 0 if t.is_inference() else t._version, _address(t))
+        (id(t), 0 if t.is_inference() else t._version, t.data_ptr() if t.layout == torch.strided else 0)
         for module in network.modules()
         for t in (*module._parameters.values(), *module._buffers.values())
         if t is not None
     ]
-
-
-def _address(tensor: Tensor) -> int:
-    return tensor.data_ptr() if tensor.layout == torch.strided else 0
 
 
 def _tensors(network: nn.Module) -> dict[str, Tensor]:
