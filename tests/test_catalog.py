@@ -4,8 +4,10 @@ import importlib
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Annotated
 
 import pytest
+import torch
 
 import domainadaptor as da
 from domainadaptor import catalog, registry
@@ -101,6 +103,64 @@ def test_a_variant_has_other_defaults_and_the_rest_of_its_base(net):
     assert isinstance(made(net, share=0), da.Adaptor)
     with pytest.raises(BadOption, match="has no option 'shares'"):
         da.variant(described_method, "Wrong.", defaults={"shares": 1})
+
+
+def shared_options(*, lr: Annotated[float, da.Option("Learning rate.", ge=0)] = 0.1, steps: int = 1) -> None:
+    """Options of several methods."""
+
+
+@da.method(options=shared_options)
+def sharing_method(network, *, lr: float = 0.5, share: float = 0.5, **shared):
+    """Share some options."""
+    adaptor = da.StepAdaptor(network)
+    adaptor.given = {"lr": lr, "share": share, **shared}
+    return adaptor
+
+
+@da.method(paper="Ours", year=2026, kind="none", forwards="1", options=shared_options)
+class OwnAdaptor(da.Adaptor):
+    """The source model, with options.
+
+    Args:
+        network: Any network.
+        share: Weight of the source.
+    """
+
+    def __init__(self, network, *, share: float = 0.5, **shared):
+        super().__init__(network)
+        self.given = {"share": share, **shared}
+        self._rebuild()
+
+    def _build(self):
+        return self._adaptive(norm=None, learns="nothing")
+
+    def _learn(self, images):
+        logits = self._main(images).detach()
+        return da.Adaptation(logits, logits)
+
+
+def test_methods_share_options_and_replace_those_that_differ(net):
+    assert da.method_info(sharing_method).defaults == {"lr": 0.5, "share": 0.5, "steps": 1}
+    assert sharing_method(net).given == {"lr": 0.5, "share": 0.5, "steps": 1}
+    assert da.adapt(net, sharing_method, steps=2).given == {"lr": 0.5, "share": 0.5, "steps": 2}
+    made = da.variant(sharing_method, "More steps.", defaults={"steps": 3})
+    assert da.method_info(made).defaults["steps"] == made(net).given["steps"] == 3
+    with pytest.raises(BadOption, match="steps=1.5: expected a whole number"):
+        sharing_method(net, steps=1.5)
+
+
+def test_a_class_is_a_method(net, images):
+    info = da.method_info(OwnAdaptor)
+    assert (info.paper, info.summary) == ("Ours", "The source model, with options.")
+    assert info.options["share"].doc == "Weight of the source."
+    assert info.options["lr"] == ("lr", "float of at least 0", 0.1, "Learning rate.")
+    adaptor = da.adapt(net, OwnAdaptor, lr=1)
+    assert isinstance(adaptor, OwnAdaptor)
+    assert adaptor.given == {"share": 0.5, "lr": 1.0, "steps": 1}
+    torch.testing.assert_close(adaptor(images), net(images))
+    for call in (OwnAdaptor, lambda net, **options: da.adapt(net, OwnAdaptor, **options)):
+        with pytest.raises(BadOption, match="lr=-1: expected a finite number"):
+            call(net, lr=-1)
 
 
 def test_options_are_converted_and_checked_together_without_a_network():
