@@ -21,6 +21,9 @@ SOURCE = Path(extras.__file__).parent
 MODULES = {
     "markdown-it-py": "markdown_it",
     "pillow": "PIL",
+    "prometheus-client": "prometheus_client",
+    "pydantic-settings": "pydantic_settings",
+    "python-multipart": "python_multipart",
     "scikit-learn": "sklearn",
 }  # a distribution's module, if not its name
 
@@ -67,11 +70,15 @@ def blocked(packages: set[str], *words: str) -> subprocess.CompletedProcess:
 
 def test_each_part_imports_what_its_extra_declares():
     lab, cli = list((SOURCE / "lab").rglob("*.py")), list((SOURCE / "cli").rglob("*.py"))
-    core = [path for path in SOURCE.rglob("*.py") if path not in (*lab, *cli)]
+    serve = list((SOURCE / "serve").rglob("*.py"))
+    core = [path for path in SOURCE.rglob("*.py") if path not in (*lab, *cli, *serve)]
     found = declared()
     assert imports_of(*core) == found[""] == {"torch"}
     assert imports_of(*lab) == found[""] | found["lab"]
     assert imports_of(*cli) <= found[""] | found["lab"] | found["cli"]
+    # uvicorn parses with h11, FastAPI is built on starlette, and starlette parses forms with python-multipart.
+    server = found["serve"] - {"python_multipart"} | {"h11", "starlette"}
+    assert imports_of(*serve) <= found[""] | found["lab"] | server
 
 
 def test_the_messages_know_the_packages_of_pyproject():
@@ -79,6 +86,7 @@ def test_the_messages_know_the_packages_of_pyproject():
     lab = found["lab"] - {"tomli"}  # for old Pythons only
     assert set(extras._PACKAGES["lab"]) == lab
     assert set(extras._PACKAGES["cli"]) == lab | found["cli"] - {"domainadaptor"}
+    assert set(extras._PACKAGES["serve"]) == set(extras._PACKAGES["cli"]) | found["serve"] - {"domainadaptor"}
     assert set(extras._PACKAGES["hf"]) == found["hf"]
 
 

@@ -10,14 +10,16 @@ _LAB = (
     *("jinja2", "markdown_it", "matplotlib", "numpy", "pandas", "PIL", "platformdirs", "psutil", "pydantic"),
     *("safetensors", "sklearn", "timm", "torchvision"),
 )
-_PACKAGES = {"lab": _LAB, "cli": (*_LAB, "rich", "typer"), "hf": ("transformers",)}  # as in pyproject.toml
+_CLI = (*_LAB, "rich", "typer")
+_SERVE = (*_CLI, "fastapi", "prometheus_client", "pydantic_settings", "python_multipart", "uvicorn")
+_PACKAGES = {"lab": _LAB, "cli": _CLI, "serve": _SERVE, "hf": ("transformers",)}  # as in pyproject.toml
 
 
 def require_extra(extra: str, what: str) -> None:
     """Check that the packages of an extra are installed, without importing them.
 
     Args:
-        extra: "lab", "cli" or "hf".
+        extra: "lab", "cli", "serve" or "hf".
         what: What needs them; the subject of the message.
 
     Raises:

@@ -60,7 +60,18 @@ LAB: dict[str, set[str]] = {
 MAY_IMPORT = (
     CORE
     | {room: set(CORE) | {"domainadaptor"} | rooms for room, rooms in LAB.items()}
-    | {"cli": set(CORE) | set(LAB) | {"domainadaptor"}, "__main__": {"cli"}}
+    | {
+        "serve": {
+            *CORE,
+            "domainadaptor",
+            "lab.allocator",
+            "lab.data",
+            "lab.method_inputs",
+            "lab.networks",
+            "lab.prediction",
+        }
+    }
+    | {"cli": set(CORE) | set(LAB) | {"domainadaptor", "serve"}, "__main__": {"cli"}}
 )
 
 

@@ -93,7 +93,8 @@ def predict_folder(
         source, result = adaptor.source_logits(images), adaptor.adapt(images)
         if result.note:
             notes[result.note] = None
-        for at, before, after in zip(pixels, _best(source, classes), _best(result.logits, classes), strict=True):
+        before_and_after = best_classes(source, classes), best_classes(result.logits, classes)
+        for at, before, after in zip(pixels, *before_and_after, strict=True):
             rows[at] = FilePrediction(names[at], *before, *after)
     return FolderPrediction(tuple(rows[at] for at in range(len(files))), tuple(notes))
 
@@ -131,6 +132,7 @@ def _batches(positions: Sequence[int], batch_size: int, seed: int) -> list[list[
     return [[positions[at] for at in chunk.tolist()] for chunk in chunks]
 
 
-def _best(logits: Tensor, classes: Sequence[str]) -> list[tuple[str, float]]:
+def best_classes(logits: Tensor, classes: Sequence[str]) -> list[tuple[str, float]]:
+    """Return the class of each image and the confidence in it."""
     confidence, best = logits.float().softmax(1).max(1)
     return [(classes[k], round(c, 6)) for c, k in zip(confidence.tolist(), best.tolist(), strict=True)]

@@ -4,6 +4,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,12 @@ def read_image(path: Path, within: Path) -> Image.Image:
     Raises BadFile like `check_image`, and if the file is corrupt.
     """
     with _opened(path, within) as image:
+        return _decode(image)
+
+
+def read_image_bytes(data: bytes, max_pixels: int = _MAX_PIXELS) -> Image.Image:
+    """Decode an image as `read_image` does."""
+    with _opened(BytesIO(data), max_pixels=max_pixels) as image:
         return _decode(image)
 
 
@@ -106,15 +113,16 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _opened(path: Path, within: Path) -> Iterator[Image.Image]:
-    """Open an image file; whatever goes wrong until it is closed is a BadFile."""
+def _opened(file: Path | BytesIO, within: Path | None = None, max_pixels: int = _MAX_PIXELS) -> Iterator[Image.Image]:
+    """Open an image; whatever goes wrong until it is closed is a BadFile."""
     try:
-        _check_file(path, within)
+        if isinstance(file, Path) and within is not None:
+            _check_file(file, within)
         # Only the header is read here, so the limit below protects against decompression bombs.
-        with Image.open(path, formats=_FORMATS) as opened:
+        with Image.open(file, formats=_FORMATS) as opened:
             width, height = opened.size
-            if width * height > _MAX_PIXELS:
-                raise BadFile(f"{width}x{height} pixels; at most {_MAX_PIXELS // 1_000_000} million are decoded")
+            if width * height > max_pixels:
+                raise BadFile(f"{width}x{height} pixels; at most {max_pixels / 1e6:g} million are decoded")
             yield opened
     except BadFile:
         raise

@@ -1,0 +1,62 @@
+"""Bodies of requests and answers."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class ImagesRequest(BaseModel):
+    """Images as base64."""
+
+    model_config = ConfigDict(extra="forbid")
+    images: list[str]
+
+
+class ImagePrediction(BaseModel):
+    """The predictions for one image, with and without adaptation."""
+
+    source_prediction: str
+    source_confidence: float
+    adapted_prediction: str
+    adapted_confidence: float
+
+
+class BatchPrediction(BaseModel):
+    """The predictions for one request, in the order of its images."""
+
+    predictions: list[ImagePrediction]
+    fell_back: bool  # the adapted predictions are those of the source model, and the note has the reason
+    note: str | None
+    alpha: dict[str, float] | None = None  # weight of the source statistics by layer
+
+
+class TensorSpec(BaseModel):
+    """A tensor of the v2 protocol: an input with its data, or an output that is asked for."""
+
+    name: str
+    shape: list[int] = []
+    datatype: str = ""
+    parameters: dict[str, Any] = {}
+    data: list[Any] | None = None
+
+
+class InferRequest(BaseModel):
+    """A request of the Open Inference Protocol v2."""
+
+    id: str = ""
+    inputs: list[TensorSpec]
+    outputs: list[TensorSpec] = []
+    parameters: dict[str, Any] = {}
+
+
+class NewStream(BaseModel):
+    """A stream of batches; whoever knows the id can use it."""
+
+    id: str
+    method: str
+
+
+class Problem(BaseModel):
+    """Why a request was not answered."""
+
+    error: str
