@@ -1,6 +1,5 @@
-"""Prose about results: docs/findings.md copies no accuracies, and the table of stress tests is as recorded."""
+"""Prose about results: docs/findings.md copies no accuracies."""
 
-import json
 import re
 from pathlib import Path
 
@@ -50,27 +49,3 @@ def test_it_has_no_numbers_that_could_go_stale():
     rates = set(re.findall(r"\blr = (\d*\.\d+)", experiments))
     numbers = set(re.findall(r"\d+\.\d+", FINDINGS.read_text(encoding="utf-8")))
     assert numbers <= rates, numbers - rates
-
-
-def test_the_table_of_stress_tests_is_the_recorded_one():
-    folder = CLONE / "docs" / "results" / "stress"
-    rows = re.findall(
-        r"^\| (\w+), ([\d,]+)[ \w]* \| (.*) \|$", (folder / "README.md").read_text(encoding="utf-8"), re.M
-    )
-    reports = {report["method"]: report for report in recorded(folder)}
-    assert {method for method, _, _ in rows} == set(reports)
-    for method, batches, cells in rows:
-        report = reports[method]
-        assert report["source_accuracy"] == 80.0
-        guarded = [course for course in report["courses"] if course["guard"]]
-        lowest = {course["kind"]: f"{min(course['accuracy'])} ({len(course['trips'])})" for course in guarded}
-        kinds = ("one-class", "sorted", "noise", "constant", "alternating", "tiny")
-        assert report["batches"] == int(batches.replace(",", ""))
-        assert cells.split(" | ") == [str(report["start_accuracy"]), *(lowest[kind] for kind in kinds)], method
-
-
-def recorded(folder: Path) -> list[dict]:
-    """Return the reports of all methods: of one file, or of one file per method."""
-    if (folder / "stress.json").is_file():
-        return list(json.loads((folder / "stress.json").read_text(encoding="utf-8")).values())
-    return [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*/stress.json")]

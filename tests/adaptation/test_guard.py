@@ -12,10 +12,9 @@ from domainadaptor.adaptation.guard import CollapseGuard, Drift
 from domainadaptor.errors import BadOption
 from tests import conftest
 from tests.conftest import GoldenNet, batch, stir
+from tests.hostile import HOSTILE, REMEMBERING, SIZE, accuracy, stream, trained_on_digits
 
-ONLINE = [name for name in da.list_methods() if da.method_info(name).defaults.get("reset_every", 1) != 1]
 BATCHES = 200
-SIZE = 16
 
 
 @pytest.fixture(autouse=True)
@@ -24,65 +23,9 @@ def _same_networks():
     torch.manual_seed(0)
 
 
-def layers():
-    blocks = []
-    for inward, outward, stride in [(1, 12, 1), (12, 24, 2), (24, 24, 1)]:
-        blocks += [nn.Conv2d(inward, outward, 3, stride=stride, padding=1, bias=False), nn.BatchNorm2d(outward)]
-        blocks += [nn.ReLU()]
-    return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10))
-
-
 @pytest.fixture(scope="module")
 def digits():
-    load_digits = pytest.importorskip("sklearn.datasets").load_digits
-    """A trained network, images to probe it with, and images and labels for streams."""
-    data = load_digits()
-    images = torch.tensor(data.images, dtype=torch.float32).unsqueeze(1) / 8 - 1
-    labels = torch.tensor(data.target)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        order = torch.randperm(len(images))
-        images, labels = images[order], labels[order]
-        net = layers()
-        adam = torch.optim.Adam(net.parameters(), lr=1e-2)
-        for _ in range(7):
-            for at in torch.randperm(1000).split(50):
-                adam.zero_grad()
-                nn.functional.cross_entropy(net(images[at]), labels[at]).backward()
-                adam.step()
-    return net.eval(), (images[1000:1300], labels[1000:1300]), (images[1300:], labels[1300:])
-
-
-def stream(kind, images, labels):
-    """200 batches of one kind."""
-    g = torch.Generator().manual_seed(1)
-    by_class = [images[labels == c] for c in range(10)]
-
-    def some(pool, count=SIZE):
-        return pool[torch.randint(len(pool), (count,), generator=g)]
-
-    def noise():
-        return torch.randn(SIZE, 1, 8, 8, generator=g)
-
-    for at in range(BATCHES):
-        yield {
-            "shuffled": lambda: some(images),
-            "shuffled and shifted": lambda: 0.7 * some(images) + 0.2 * noise() + 0.2,
-            "one class": lambda: some(by_class[3]),
-            "sorted": lambda at=at: some(by_class[at * 10 // BATCHES]),
-            "noise": noise,
-            "constant": lambda: torch.rand(1, generator=g) * 2 - torch.ones(SIZE, 1, 8, 8),
-            "alternating": lambda at=at: some(images) if at % 2 else 0.3 * noise() - some(images),
-            "tiny": lambda at=at: some(images, 1 + at % 2),
-        }[kind]()
-
-
-def accuracy(adaptor, probe):
-    """What the adaptor would make of clean images now; asking teaches it nothing."""
-    return 100 * (copy.deepcopy(adaptor)(probe[0]).argmax(1) == probe[1]).float().mean().item()
-
-
-HOSTILE = ["one class", "sorted", "noise", "constant", "alternating", "tiny"]
+    return trained_on_digits()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +37,7 @@ def test_hostile_streams_cost_at_most_two_points(kind, m, digits):
     source = accuracy(da.adapt(net, "source"), probe)
     adaptor = da.adapt(net, "tent", lr=0.02 if m else 0.002, m=m, guard=True)
     trips = 0
-    for at, x in enumerate(stream(kind, *pool)):
+    for at, x in enumerate(stream(kind, net, pool, BATCHES)):
         result = adaptor.adapt(x)
         if result.fell_back:
             trips += 1
@@ -110,7 +53,7 @@ def test_without_the_guard_it_collapses(digits):
     net, probe, pool = digits
     for kind, options in [("noise", {"lr": 0.02}), ("sorted", {"lr": 0.02}), ("noise", {"lr": 0.002, "m": 0.0})]:
         adaptor = da.adapt(net, "tent", **options)
-        for x in stream(kind, *pool):
+        for x in stream(kind, net, pool, BATCHES):
             adaptor(x)
         assert accuracy(adaptor, probe) < 60
 
@@ -118,7 +61,7 @@ def test_without_the_guard_it_collapses(digits):
 def test_ordinary_streams_do_not_wake_it(digits):
     net, _, pool = digits
     adaptor = da.adapt(net, "tent", guard=True)
-    assert not any(adaptor.adapt(x).collapsed for x in stream("shuffled", *pool))
+    assert not any(adaptor.adapt(x).collapsed for x in stream("shuffled", net, pool, BATCHES))
 
 
 def test_a_domain_far_away_wakes_it_seldom_and_costs_little(digits):
@@ -223,7 +166,7 @@ def test_its_window_counts_images():
         torch.testing.assert_close(mean, torch.full((8,), 1 / 8), atol=0.01, rtol=0)
 
 
-@pytest.mark.parametrize("method", ONLINE)
+@pytest.mark.parametrize("method", REMEMBERING)
 def test_every_method_that_remembers_can_be_guarded(method):
     net = conftest.suited(stir(GoldenNet()), method)
     batches = [batch(6, 3, 12, 12, seed=seed) for seed in range(3)]

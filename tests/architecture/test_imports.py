@@ -54,7 +54,6 @@ LAB: dict[str, set[str]] = {
     "lab.prediction": {"lab.files", "lab.data"},
     "lab.reports": {"lab.files", "lab.records"},
     "lab.bench": {"lab.allocator", "lab.environment", "lab.measure", "lab.networks"},
-    "lab.stress": {"lab.data"},
     "lab.demo": {"lab.data"},
 }
 MAY_IMPORT = (

@@ -1,1 +1,0 @@
-"""Hostile streams of batches, and how much of a network's accuracy they destroy."""
