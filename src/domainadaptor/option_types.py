@@ -32,13 +32,7 @@ Threshold = Annotated[
     Option("Learn only from images whose confidence in the first pass exceeds this; None: from all.", ge=0, le=1),
 ]
 AdaptFrom = Annotated[
-    str | float,
-    Option(
-        'Where learning starts, to save time: a fraction of the norm layers (0.5) or a layer name ("layer3").',
-        ge=0,
-        le=1,
-        expects="a finite number from 0 to 1, or the name of a layer",
-    ),
+    float, Option("Fraction of the norm layers, from the first one, that do not learn, to save time.", ge=0, le=1)
 ]
 Skip = Annotated[
     str | Sequence[str] | None,

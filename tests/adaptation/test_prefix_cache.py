@@ -205,9 +205,9 @@ LATER = {
 def test_with_later_layers_alone_the_answer_is_that_of_all_computed_anew(monkeypatch, odd, method):
     torch.manual_seed(0)
     network = stir(Deep(odd))
-    mine = da.adapt(network, method, adapt_from="bn2", **LATER[method])
+    mine = da.adapt(network, method, adapt_from=0.9, **LATER[method])
     monkeypatch.setattr("domainadaptor.adaptation.prefix_cache._before_learning", lambda _: [])
-    anew = da.adapt(network, method, adapt_from="bn2", **LATER[method])
+    anew = da.adapt(network, method, adapt_from=0.9, **LATER[method])
     for seed in range(3):
         images = batch(8, 3, 9, 9, seed=seed)
         images[0, 0, 0, 0] = 200.0 if seed else 0.0
@@ -232,7 +232,7 @@ def test_blocks_before_learning_run_once(monkeypatch, odd, once):
     seen = []
     inner = nn.Conv2d._conv_forward
     monkeypatch.setattr(nn.Conv2d, "_conv_forward", lambda self, *given: seen.append(self) or inner(self, *given))
-    adaptor = da.adapt(stir(Deep(odd)), "domainadaptor-t", adapt_from="bn2", steps=2)
+    adaptor = da.adapt(stir(Deep(odd)), "domainadaptor-t", adapt_from=0.9, steps=2)
     counts = []
     for seed in range(3):
         seen.clear()
@@ -246,7 +246,7 @@ def test_nothing_of_a_block_is_kept_after_a_batch():
     network = stir(Deep("nothing"))
     outputs = []
     network.block.register_forward_hook(lambda _, __, output: outputs.append(weakref.ref(output)))
-    adaptor = da.adapt(network, "domainadaptor-t", adapt_from="bn2")
+    adaptor = da.adapt(network, "domainadaptor-t", adapt_from=0.9)
     for _ in range(2):
         adaptor(batch(8, 3, 9, 9))
     gc.collect()
@@ -255,7 +255,7 @@ def test_nothing_of_a_block_is_kept_after_a_batch():
 
 
 def test_an_adaptor_that_keeps_blocks_can_be_pickled_and_copied():
-    adaptor = da.adapt(stir(Deep("nothing")), "domainadaptor-t", adapt_from="bn2", lr=0.1)
+    adaptor = da.adapt(stir(Deep("nothing")), "domainadaptor-t", adapt_from=0.9, lr=0.1)
     images = batch(8, 3, 9, 9)
     expected = adaptor(images)
     for again in (pickle.loads(pickle.dumps(adaptor)), copy.deepcopy(adaptor)):

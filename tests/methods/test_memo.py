@@ -6,7 +6,6 @@ from torch import nn
 
 import domainadaptor as da
 from domainadaptor.augmentation.augmix import augmix_views
-from domainadaptor.augmentation.crops import random_views
 from domainadaptor.errors import BadOption, UnsupportedNetwork
 from tests.conftest import batch
 from tests.methods.literal import gradients, leaves, logits, network, probabilities, weights_of, with_moments
@@ -15,7 +14,7 @@ IMAGES = batch(4, 3, 12, 12, dtype=torch.float64)
 MEAN, STD = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], dtype=torch.float64).view(2, 3, 1, 1)
 
 
-def literal(image, *, views, area, alpha, lr, steps, augmentation, seed, decay):
+def literal(image, *, views, area, alpha, lr, steps, seed, decay):
     net = network()
     weights = weights_of(net)
 
@@ -27,10 +26,7 @@ def literal(image, *, views, area, alpha, lr, steps, augmentation, seed, decay):
 
     generator = torch.Generator().manual_seed(seed)
     for _ in range(steps):
-        if augmentation == "augmix":
-            x = (augmix_views(image * STD + MEAN, views, generator, area) - MEAN) / STD
-        else:
-            x = random_views(image, views, generator, (area, 1.0))
+        x = (augmix_views(image * STD + MEAN, views, generator, area) - MEAN) / STD
         weights = leaves(weights)
         mean = sum(probabilities(logits(weights, x, mixed))[v] for v in range(views)) / views
         loss = -sum(p * p.log() for p in mean)
@@ -42,8 +38,8 @@ def literal(image, *, views, area, alpha, lr, steps, augmentation, seed, decay):
 @pytest.mark.parametrize(
     "options",
     [
-        {"views": 5, "area": 0.08, "alpha": 16 / 17, "lr": 0.5, "steps": 1, "augmentation": "augmix", "seed": 0},
-        {"views": 3, "area": 0.5, "alpha": 0.5, "lr": 0.2, "steps": 3, "augmentation": "crops", "seed": 4},
+        {"views": 5, "area": 0.08, "alpha": 16 / 17, "lr": 0.5, "steps": 1, "seed": 0},
+        {"views": 3, "area": 0.5, "alpha": 0.5, "lr": 0.2, "steps": 3, "seed": 4},
     ],
 )
 def test_memo_is_its_literal_form(options):
@@ -112,7 +108,6 @@ def test_networks_without_batch_norm_learn_too():
 def test_mistakes_are_explained():
     for options, hint in [
         ({"views": 0}, "at least 1"),
-        ({"augmentation": "augmx"}, "did you mean 'augmix'"),
         ({"alpha": 1.5}, "from 0 to 1"),
         ({"area": 0}, "above 0"),
         ({"optimizer": "adam"}, "did you mean 'adamw'"),

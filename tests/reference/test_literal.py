@@ -63,7 +63,7 @@ def test_views_method(golden, golden_net, options):
     assert not torch.equal(result.logits, result.before)
 
 
-LATER = {"bn2": ("bn2", "bn3"), 0.9: ("bn3",)}
+LATER = {0.5: ("bn2", "bn3"), 0.9: ("bn3",)}
 
 
 @pytest.mark.parametrize("options", [{}, {"steps": 2}, {"fold": False}])

@@ -85,7 +85,7 @@ STAGES = ["conv1", "layer1", "layer2", "layer3", "layer4"]
 
 @pytest.mark.parametrize(
     ("adapt_from", "first", "steps"),
-    [("layer1", 1, 1), ("layer2", 2, 1), (0.5, 3, 1), (0.5, 3, 2), ("layer4", 4, 1)],  # ten of twenty before layer3
+    [(0.05, 1, 1), (0.25, 2, 1), (0.5, 3, 1), (0.5, 3, 2), (0.75, 4, 1)],  # of twenty layers
 )
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
 def test_only_later_stages_of_a_resnet_learn_and_run_again(monkeypatch, adapt_from, first, steps, layout):

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from domainadaptor.adaptation.copying import independent_copy, twin
-from domainadaptor.adaptation.layer_selection import layers_before
 from domainadaptor.adaptation.logits import in_loss_precision
 from domainadaptor.adaptation.predictor import FeatureTap, find_head
 from domainadaptor.adaptation.prefix_cache import PrefixCache
@@ -42,7 +41,7 @@ class NetworkSettings:
     learns: Learns = "norms"  # "nothing", the scales and shifts of "norms", or "all" weights
     others: bool = False  # whether layer, group and instance norms learn too; then a network may have only those
     skip: tuple[str, ...] = ()  # names of layers, or of modules that hold them, whose scale and shift do not learn
-    adapt_from: str | float = 0.0  # a fraction of the norm layers, or a layer name, before which they do not learn
+    adapt_from: float = 0.0  # the fraction of the norm layers, from the first one, that do not learn
     head: str | None = None  # the linear layer whose input are the features; "" finds it, None needs no features
     special: Callable[[nn.Module], Mapping[str, AdaptiveNorm]] | None = None  # replacements, by name, of other norms
     repeated: bool = False  # whether a batch gets several passes, so that what these have in common is cached
@@ -65,7 +64,8 @@ class AdaptiveNetwork(Stateful):
         self._settings = settings
         made, self._left = _make_norms(source, settings)
         self.norms = {name: made[name] for name, _ in source.named_modules() if name in made}  # in the network's order
-        self._skip = (*settings.skip, *layers_before(settings.adapt_from, list(self.norms)))
+        early = int(settings.adapt_from * len(self.norms) + 1e-9)  # 0.1 of ten layers is one
+        self._skip = (*settings.skip, *list(self.norms)[:early])
         self._kinds = {name: type(source.get_submodule(name)).__name__ for name in [*self.norms, *self._left]}
         self._check_something_learns()
         learns, head = settings.learns, settings.head

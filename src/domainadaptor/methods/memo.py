@@ -35,7 +35,6 @@ class Memo(da.Adaptor):
     Args:
         network: Any trained network with norm layers.
         views: Random views per image (published: 64 for ImageNet, 32 for CIFAR).
-        augmentation: "augmix" as published, or "crops" with flips, which keep the colors.
         area: Smallest fraction of an image that a view is cropped from: 0.08 as for ImageNet; small images need more.
         alpha: Weight of the source statistics in batch norms; 16 / 17 counts them as 16 images.
         lr: Learning rate (0.005 for CIFAR).
@@ -50,7 +49,6 @@ class Memo(da.Adaptor):
         network: nn.Module,
         *,
         views: t.Count = 32,
-        augmentation: Literal["augmix", "crops"] = "augmix",
         area: Area = 0.08,
         alpha: t.Share = 16 / 17,
         lr: t.LearningRate = 2.5e-4,
@@ -65,7 +63,7 @@ class Memo(da.Adaptor):
         super().__init__(network, reset_every=1)
         # Constant, because the authors' program writes the statistics of the views to buffers.
         self._norm = partial(da.MixedNorm, alpha=alpha, variance=variance, constant=True)
-        self._views, self._area, self._augmix, self._pixels = views, area, augmentation == "augmix", Pixels(mean, std)
+        self._views, self._area, self._pixels = views, area, Pixels(mean, std)
         make = partial(SGD if optimizer == "sgd" else AdamW, lr=lr, weight_decay=weight_decay)
         self._optimizer, self._random, self._steps = da.LazyOptimizer(make), da.SeededGenerator(seed), steps
         self._images = 0
@@ -112,8 +110,6 @@ class Memo(da.Adaptor):
         return self._judged(image, result, guarded=False)
 
     def _view(self, image: Tensor) -> Tensor:
-        if not self._augmix:
-            return da.random_views(image, self._views, self._random.generator, (self._area, 1.0))
         views = augmix_views(self._pixels.of(image), self._views, self._random.generator, self._area)
         return self._pixels.back(views, image)
 

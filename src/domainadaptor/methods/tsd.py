@@ -1,7 +1,6 @@
 """TSD: self-distillation between class prototypes and the head. Wang et al., CVPR 2023."""
 
 from functools import partial
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -26,11 +25,11 @@ class PrototypeAgreement(da.Objective):
     kept = ("held",)
     held: Supports | None = None
 
-    def __init__(self, *, keep: int | None, divergence: str, agree: bool, lam: float, neighbors: int) -> None:
-        self.keep, self.divergence, self.agree, self.lam, self.neighbors = keep, divergence, agree, lam, neighbors
+    def __init__(self, keep: int | None) -> None:
+        self.keep = keep
 
-    def __call__(self, network: da.AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
-        """Return the mean over the images that count; None if there are none."""
+    def __call__(self, network: da.AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor:
+        """Return the mean over the batch."""
         features = network.features()
         held = self._head(network) if self.held is None else self.held
         self.held = held = held.add(Supports.of(features.detach(), logits.detach()), self.keep)
@@ -41,15 +40,7 @@ class PrototypeAgreement(da.Objective):
         # The authors' F.normalize(z, 1) is a norm of order 1 along dimension 1; cosines need the order 2.
         similarity = F.normalize(features, dim=1) @ prototypes.T
         own = logits.detach().log_softmax(1)
-        theirs = similarity.log_softmax(1)
-        # For the other argument, the authors' program applies a second softmax to probabilities.
-        one, other = (own, theirs) if self.divergence == "head" else (theirs, own)
-        terms = (one.exp() * (one - other)).sum(1)
-        if self.lam:
-            terms = terms + self.lam * self._local(features.detach(), logits, held, directions)
-        if self.agree:
-            terms = terms[own.argmax(1) == similarity.detach().argmax(1)]
-        return terms.mean() if len(terms) else None
+        return (own.exp() * (own - similarity.log_softmax(1))).sum(1).mean()
 
     @torch.no_grad()
     def _head(self, network: da.AdaptiveNetwork) -> Supports:
@@ -59,14 +50,6 @@ class PrototypeAgreement(da.Objective):
         rows = da.in_loss_precision(network.start(f"{name}.weight"))
         bias = None if network.tap.head.bias is None else da.in_loss_precision(network.start(f"{name}.bias"))
         return Supports.of(rows.clone(), F.linear(rows, rows, bias))
-
-    def _local(self, features: Tensor, logits: Tensor, held: Supports, directions: Tensor) -> Tensor:
-        """Return how far each prediction is from those of its nearest features, weighted by how near they are."""
-        # The program has a minus sign before this term and logits in it, and leaves it out by default: minus would
-        # drive neighbors apart, and the paper brings them together.
-        near, at = (F.normalize(features, dim=1) @ directions.T).topk(min(self.neighbors, len(directions)), dim=1)
-        gaps = (logits.softmax(1).unsqueeze(1) - held.probabilities[at]).square().sum(2)
-        return (near * gaps).mean(1)
 
 
 @method(
@@ -81,10 +64,6 @@ def tsd(
     network: nn.Module,
     *,
     keep: t.Count | None = 100,
-    divergence: Literal["head", "prototypes"] = "head",
-    agree: bool = False,
-    lam: t.NonNegative = 0.0,
-    neighbors: t.Count = 3,
     lr: t.LearningRate = 1e-4,
     optimizer: t.Optimizer = "adam",
     momentum: t.Momentum = 0.9,
@@ -95,18 +74,15 @@ def tsd(
 ) -> da.Adaptor:
     """Align features with prototypes of confident features.
 
+    As the authors' program does by default: without the paper's filter and local term.
+
     Args:
         network: Any trained network with norm layers and a linear head; batch norms use batch statistics.
         keep: Features stored per class, those with the lowest entropy; None stores all.
-        divergence: "head" is KL from the head's prediction to the prototypes', "prototypes" the reverse, as in the
-            authors' program.
-        agree: Learn only from images for which head and prototypes predict the same class.
-        lam: Weight of the local term, which pulls predictions of similar features together; 0 in the authors' program.
-        neighbors: Stored features that the local term compares each image with.
     """
     return descend(
         network,
-        PrototypeAgreement(keep=keep, divergence=divergence, agree=agree, lam=lam, neighbors=neighbors),
+        PrototypeAgreement(keep),
         norm=partial(da.batch_only, variance=variance),
         learns="all",
         lr=lr,
