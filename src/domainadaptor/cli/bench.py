@@ -1,4 +1,4 @@
-"""`domainadaptor bench`: the cost of adaptation, relative to plain inference."""
+"""`domainadaptor bench`: the cost of adaptation, relative to the source model."""
 
 import json
 from itertools import product
@@ -9,7 +9,6 @@ from rich.table import Column, Table
 
 from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import NETWORK, RUN, option
-from domainadaptor.errors import BadFile, BadOption
 
 _METHODS = ["adabn", "adamixbn", "tent", "domainadaptor-t", "domainadaptor-skd", "domainadaptor-aug"]
 Numbers = list[int] | None
@@ -24,18 +23,16 @@ def bench(
     rounds: Annotated[int, option("N", "Timings of each method, interleaved.", min=1)] = 7,
     memory: Annotated[bool, option(None, "Also measure peak memory, in a process per method.")] = True,
     output: Annotated[Path, option("DIR", "Folder for bench.json.", RUN)] = Path("bench-results"),
-    compare: Annotated[Path | None, option("FILE", "An earlier bench.json to compare with.", RUN)] = None,
     device: terminal.Device = "auto",
     seed: terminal.Seed = 0,
     as_json: terminal.Json = False,
 ) -> None:
-    """Time methods relative to plain inference of the same network."""
+    """Time methods relative to the source model."""
     from domainadaptor.lab.bench.benchmark import run_bench, title
     from domainadaptor.lab.bench.timing import BenchConfig
     from domainadaptor.lab.files import make_folder, replacing
     from domainadaptor.lab.networks.zoo import find_network
 
-    before = _read(compare) if compare else None
     place = str(terminal.find_device(device))
     configs = [
         BenchConfig(find_network(name).name, images, side, rounds, place, seed)
@@ -54,7 +51,7 @@ def bench(
     if as_json:
         terminal.print_json(report)
         return
-    _show(report, before)
+    _show(report)
     for point in report["skipped"]:
         terminal.print_text(f"Skipped: {title(point)}: {point['reason']}")
     machine = report["machine"]
@@ -71,26 +68,16 @@ def _options_for(method: str, texts: dict[str, str]) -> dict[str, Any]:
     return {"predict": "after", **own} if method == "tent" else own
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        report = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadFile(f"Cannot read {str(path)!r}: {error}") from error
-    if not isinstance(report, dict) or "rows" not in report:
-        raise BadOption(f"--compare {str(path)!r}: expected a bench.json that this command wrote")
-    return report
-
-
-def _show(report: dict[str, Any], before: dict[str, Any] | None) -> None:
+def _show(report: dict[str, Any]) -> None:
     """Print two tables per configuration: the cost per batch, and where the time goes."""
-    from domainadaptor.lab.bench.benchmark import by_config, earlier_ratio
+    from domainadaptor.lab.bench.benchmark import by_config
 
     for place, rows in by_config(report).items():
-        plain = f"{place}; plain inference: {rows[0]['plain_milliseconds']:.0f} ms"
+        heading = f"{place}; source model: {rows[0]['source_milliseconds']:.0f} ms"
         if memory := rows[0].get("memory_mb") is not None:
-            plain += f", {rows[0]['plain_memory_mb']:.0f} MB"
-        costs = Table(Column("method", no_wrap=True), title=plain)
-        for column in ("x plain", "quartiles", *["before"] * bool(before), "images/s", *["memory, MB"] * memory):
+            heading += f", {rows[0]['source_memory_mb']:.0f} MB"
+        costs = Table(Column("method", no_wrap=True), title=heading)
+        for column in ("x source", "quartiles", "images/s", *["memory, MB"] * memory):
             costs.add_column(column, justify="right")
         phases = list(dict.fromkeys(name for row in rows for name in row["phases"]))
         times = Table(Column("method", no_wrap=True), box=None, padding=(0, 1, 0, 0), pad_edge=False)
@@ -99,9 +86,6 @@ def _show(report: dict[str, Any], before: dict[str, Any] | None) -> None:
             times.add_column(name.partition(" (")[0].replace(" ", "\n"), justify="right")
         for row in rows:
             cells = [f"{row['ratio']:.2f}", f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}"]
-            if before:
-                earlier = earlier_ratio(row, before)
-                cells.append("" if earlier is None else f"{earlier:.2f}")
             cells += [f"{row['images_per_second']:.0f}", *([f"{row['memory_mb']:.0f}"] if memory else [])]
             costs.add_row(row["method"], *cells)
             cells = [f"{row['phases'][name]:.0f}" if name in row["phases"] else "" for name in phases]

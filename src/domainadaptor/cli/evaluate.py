@@ -1,4 +1,4 @@
-"""`domainadaptor evaluate`: accuracy on labeled images, before and after adaptation, for one or more methods."""
+"""`domainadaptor evaluate`: accuracy of methods on labeled images, next to the source model."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -52,7 +52,7 @@ def evaluate(
     device: terminal.Device = "auto",
     as_json: terminal.Json = False,
 ) -> None:
-    """Test a network on new domains, before and after adaptation.
+    """Test a network on new domains, without and with adaptation.
 
     A protocol decides in which order a method sees images and when it is reset. Default methods: source and
     domainadaptor-t.

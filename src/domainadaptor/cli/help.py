@@ -19,6 +19,10 @@ def option(metavar: str | None, text: str, group: str | None = None, *names: str
 class PlainCommand(TyperCommand):
     """A command whose help has one section per group of options."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line without typer's braces around arguments."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, then each group of options."""
         sections: dict[str, list[tuple[str, str]]] = {group: [] for group in _GROUPS}

@@ -37,7 +37,7 @@ def predict(
     device: terminal.Device = "auto",
     as_json: terminal.Json = False,
 ) -> None:
-    """Predict a folder of images, before and after adaptation.
+    """Predict a folder of images, without and with adaptation.
 
     Writes a CSV file with one row per file, in file order: the prediction of the source model, the prediction after
     adaptation, or why the file was skipped. Batches are shuffled, because a folder is often sorted by class.

@@ -12,14 +12,12 @@ from domainadaptor.lab.allocator import keep_freed_memory
 
 
 def prepare_process() -> None:
-    """Prepare streams, environment, import path and allocator for a command."""
+    """Prepare streams, environment and allocator for a command."""
     # Nothing is ever downloaded, and looking for weights on a hub hangs without a network.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an odd file name must not end a run
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # for --method my_file:function; last, so that it shadows nothing
     if sys.stderr.isatty() and _Announce not in sys.meta_path:
         sys.meta_path.insert(0, _Announce)
     warnings.filterwarnings("ignore", module=r"PIL\.")  # decoders complain about files that they can read

@@ -18,7 +18,7 @@ from domainadaptor.lab.files import replacing
 
 @dataclass(frozen=True)
 class FilePrediction:
-    """One file: the predictions before and after adaptation, or why it was skipped. The fields are the columns."""
+    """One file: its predictions without and with adaptation, or why it was skipped. The fields are the columns."""
 
     file: str
     source_prediction: str = ""
@@ -93,9 +93,9 @@ def predict_folder(
         source, result = adaptor.source_logits(images), adaptor.adapt(images)
         if result.note:
             notes[result.note] = None
-        before_and_after = best_classes(source, classes), best_classes(result.logits, classes)
-        for at, before, after in zip(pixels, *before_and_after, strict=True):
-            rows[at] = FilePrediction(names[at], *before, *after)
+        predictions = best_classes(source, classes), best_classes(result.logits, classes)
+        for at, of_source, adapted in zip(pixels, *predictions, strict=True):
+            rows[at] = FilePrediction(names[at], *of_source, *adapted)
     return FolderPrediction(tuple(rows[at] for at in range(len(files))), tuple(notes))
 
 

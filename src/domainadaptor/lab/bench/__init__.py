@@ -1,1 +1,1 @@
-"""Time and memory of adaptation, relative to plain inference in the same run."""
+"""Time and memory of adaptation, relative to the source model in the same run."""

@@ -64,12 +64,12 @@ def _measure(config: BenchConfig, methods: Methods, memory: bool, progress: Call
     network = find_network(config.network).build(1000, config.seed)
     rows: list[BenchRow] = [asdict(config) | asdict(t) for t in time_methods(config, network, methods, progress)]
     if memory:
-        progress(f"{title(asdict(config))}: memory of plain inference")
-        plain = peak_memory(config, "", {})
+        progress(f"{title(asdict(config))}: memory of the source model")
+        source = peak_memory(config, "", {})
         for row in rows:
             progress(f"{title(asdict(config))}: memory of {row['method']}")
             row["memory_mb"] = peak_memory(config, row["method"], methods[row["method"]])
-            row["plain_memory_mb"] = plain
+            row["source_memory_mb"] = source
     return rows
 
 
@@ -84,9 +84,3 @@ def by_config(report: BenchReport) -> dict[str, list[BenchRow]]:
     for row in report["rows"]:
         groups.setdefault(title(row), []).append(row)
     return groups
-
-
-def earlier_ratio(row: BenchRow, before: BenchReport) -> float | None:
-    """Return the ratio of the same measurement in an earlier report."""
-    same = ("network", "method", "batch_size", "size", "device")
-    return next((old["ratio"] for old in before["rows"] if all(old[key] == row[key] for key in same)), None)

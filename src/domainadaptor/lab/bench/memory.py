@@ -18,13 +18,13 @@ from domainadaptor.lab.networks.zoo import find_network
 
 
 def peak_memory(config: BenchConfig, method: str, options: Mapping[str, Any]) -> float | None:
-    """Return peak megabytes of a method ("": plain inference) above network and images; None where unknown."""
+    """Return peak megabytes of a method ("": the source model) above network and images; None where unknown."""
     request = json.dumps({"config": asdict(config), "method": method, "options": dict(options)})
     command = [sys.executable, "-m", "domainadaptor.lab.bench.memory"]
     done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
     if done.returncode:
         raise AdaptationError(
-            f"Measuring the memory of {method or 'plain inference'} failed: {done.stderr[-500:].strip()}"
+            f"Measuring the memory of {method or 'the source model'} failed: {done.stderr[-500:].strip()}"
         )
     megabytes: float | None = json.loads(done.stdout)
     return megabytes

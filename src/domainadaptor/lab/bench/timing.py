@@ -1,4 +1,4 @@
-"""Time of methods relative to plain inference of the same network, in interleaved rounds of one process."""
+"""Time of methods relative to the source model, in interleaved rounds of one process."""
 
 import os
 import statistics
@@ -37,8 +37,8 @@ class Timing:
 
     method: str
     milliseconds: float  # per batch, median
-    plain_milliseconds: float
-    ratio: float  # to plain inference in the same round, median over rounds: slow rounds slow down both
+    source_milliseconds: float
+    ratio: float  # to the source model in the same round, median over rounds: slow rounds slow down both
     ratio_low: float  # lower quartile
     ratio_high: float  # upper quartile
     images_per_second: float
@@ -50,7 +50,7 @@ class Timing:
 def time_methods(
     config: BenchConfig, network: nn.Module, methods: Mapping[str, Mapping[str, Any]], progress: Callable[[str], None]
 ) -> list[Timing]:
-    """Time each method, name -> options, and plain inference in channels-last memory format."""
+    """Time each method, name -> options, and the source model in channels-last memory format."""
     device = torch.device(config.device)
     network = network.to(device).to(memory_format=torch.channels_last).eval()
     images = random_images(config)
@@ -61,10 +61,10 @@ def time_methods(
         wrapping[name] = 1000 * (time.perf_counter() - start)
 
     @torch.no_grad()
-    def plain() -> None:
+    def predict() -> None:
         network(images)
 
-    jobs: dict[str, Callable[[], object]] = {"": plain}
+    jobs: dict[str, Callable[[], object]] = {"": predict}
     jobs |= {name: partial(adaptor, images) for name, adaptor in adaptors.items()}
     for job in jobs.values():
         job()  # the first call is slower
@@ -72,7 +72,7 @@ def time_methods(
     for number in range(config.rounds):
         # Interleaved, so that a machine that slows down affects all of them.
         for name, job in jobs.items():
-            progress(f"{config.network}, round {number + 1}: {name or 'plain inference'}")
+            progress(f"{config.network}, round {number + 1}: {name or 'source model'}")
             times[name].append(timed(job, device)[1])
     timings = []
     for name, adaptor in adaptors.items():
@@ -85,11 +85,11 @@ def time_methods(
     return timings
 
 
-def _relative(own: Sequence[float], plain: Sequence[float]) -> dict[str, float]:
-    ratios = sorted(a / b for a, b in zip(own, plain, strict=True))
+def _relative(own: Sequence[float], source: Sequence[float]) -> dict[str, float]:
+    ratios = sorted(a / b for a, b in zip(own, source, strict=True))
     return {
         "milliseconds": 1000 * statistics.median(own),
-        "plain_milliseconds": 1000 * statistics.median(plain),
+        "source_milliseconds": 1000 * statistics.median(source),
         "ratio": statistics.median(ratios),
         "ratio_low": ratios[len(ratios) // 4],
         "ratio_high": ratios[-1 - len(ratios) // 4],

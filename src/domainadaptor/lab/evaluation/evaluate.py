@@ -17,8 +17,8 @@ from domainadaptor.lab.evaluation.scores import Tally
 from domainadaptor.lab.measure import PeakMemory, timed
 
 Counted = Callable[[int, int], None]  # images done, total
-PlainLogits = MutableMapping[tuple[ImageRef, ...], Tensor]  # batch -> logits of the source model
-_TIMED = 8  # batches on which plain inference is timed even if its logits are known
+SourceLogits = MutableMapping[tuple[ImageRef, ...], Tensor]  # batch -> logits of the source model
+_TIMED = 8  # batches on which the source model is timed even if its logits are known
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def evaluate(
     classes: int,
     *,
     progress: Counted = lambda *_: None,
-    known: PlainLogits | None = None,
+    known: SourceLogits | None = None,
 ) -> dict[str, Any]:
     """Adapt to every batch in turn, count correct predictions, and return fields of `EvaluationRecord`.
 
@@ -90,7 +90,7 @@ class _Run:
     adaptor: Adaptor
     loader: SegmentLoader
     classes: int
-    known: PlainLogits
+    known: SourceLogits
     memory: PeakMemory
     lines: list[dict[str, Any]] = field(default_factory=list)  # one per segment
     tallies: dict[str, Tally] = field(default_factory=dict)
@@ -99,20 +99,20 @@ class _Run:
     images_done: int = 0
     fell_back: int = 0
     adapting: list[float] = field(default_factory=list)  # seconds of each batch
-    compared: list[tuple[float, float]] = field(default_factory=list)  # seconds if plain inference was timed too
+    compared: list[tuple[float, float]] = field(default_factory=list)  # seconds if the source model was timed too
 
     def batch(self, line: dict[str, Any], items: list[ImageRef], pixels: Tensor) -> None:
         device, key = self.loader.device, tuple(items)
         batch = pixels.to(device, memory_format=torch.channels_last)
-        plain_took = None
+        source_took = None
         if len(self.adapting) < _TIMED or key not in self.known:
-            plain, plain_took = timed(lambda: _plain(self.adaptor, batch), device)
-            self.known[key] = plain.float().cpu()
+            source, source_took = timed(lambda: _source(self.adaptor, batch), device)
+            self.known[key] = source.float().cpu()
         with self.memory.measured():
             result, took = timed(lambda: self.adaptor.adapt(batch), device)
         self.adapting.append(took)
-        if plain_took is not None:
-            self.compared.append((took, plain_took))
+        if source_took is not None:
+            self.compared.append((took, source_took))
         self._count(line, items, self.known[key], result.before.float().cpu(), result.logits.float().cpu())
         for layer, value in result.alpha.items():
             self.alpha.setdefault(layer, []).append(value)
@@ -134,7 +134,7 @@ class _Run:
         line["source_right"] += int((logits[0].argmax(1) == labels).sum())
 
     def result(self) -> dict[str, Any]:
-        adapting, plain = (round(sum(pair[at] for pair in self.compared), 4) for at in range(2))
+        adapting, source = (round(sum(pair[at] for pair in self.compared), 4) for at in range(2))
         return {
             "scores": {domain: tally.score() for domain, tally in self.tallies.items()},
             "segments": self.lines,
@@ -143,7 +143,7 @@ class _Run:
                 "batches": len(self.adapting),
                 "images": self.images_done,
                 "adapting": round(sum(self.adapting), 4),
-                "compared": {"batches": len(self.compared), "adapting": adapting, "plain": plain},
+                "compared": {"batches": len(self.compared), "adapting": adapting, "plain": source},
             },
             "memory": self.memory.megabytes(),
             "fell_back": self.fell_back,
@@ -151,7 +151,7 @@ class _Run:
         }
 
 
-def _plain(adaptor: Adaptor, batch: Tensor) -> Tensor:
+def _source(adaptor: Adaptor, batch: Tensor) -> Tensor:
     """Return the logits of the source model without the adaptor's checks, as the baseline for times."""
     with torch.no_grad():
         return read_logits(adaptor.source(batch.clone()), adaptor.output, len(batch))

@@ -19,7 +19,7 @@ from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.environment import environment
-from domainadaptor.lab.evaluation.evaluate import Counted, PlainLogits, SegmentLoader, evaluate
+from domainadaptor.lab.evaluation.evaluate import Counted, SegmentLoader, SourceLogits, evaluate
 from domainadaptor.lab.evaluation.protocols import ImageRef, Segment, arrange, protocol_options, shuffled
 from domainadaptor.lab.experiments.analyses import MeasurementInputs, find_measurement
 from domainadaptor.lab.experiments.networks import LocatedNetwork
@@ -46,7 +46,7 @@ class Runner:
     device: torch.device
     _kept: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     _network: tuple[str, LoadedNetwork] | None = None
-    _plain: tuple[Any, PlainLogits] = (None, {})  # logits of the source model on the last stream
+    _source_logits: tuple[Any, SourceLogits] = (None, {})  # logits of the source model on the last stream
 
     def _once(self, make: Callable[[], T], *key: Any) -> T:
         if key not in self._kept:
@@ -113,9 +113,9 @@ class Runner:
         )
         adaptor = domainadaptor.adapt(opened.network, spec.method, **{**own, **spec.options})
         stream = replace(spec, method="", options={}, seed=0, sources=())
-        if self._plain[0] != stream:
-            self._plain = stream, {}
-        found = evaluate(adaptor, segments, test, len(dataset.classes), progress=progress, known=self._plain[1])
+        if self._source_logits[0] != stream:
+            self._source_logits = stream, {}
+        found = evaluate(adaptor, segments, test, len(dataset.classes), progress=progress, known=self._source_logits[1])
         items = {item for segment in segments for batch in segment.batches for item in batch}
         used = {(item.domain, dataset.domain(item.domain).examples[item.position].name) for item in items}
         skipped = {
