@@ -1,5 +1,6 @@
 """Streams learn from batch to batch, each by itself; ended ones say so."""
 
+import asyncio
 import io
 import json
 
@@ -11,7 +12,7 @@ import domainadaptor as da
 from domainadaptor.serve import streams
 from domainadaptor.serve.pool import Place
 from domainadaptor.serve.streams import NoSuchStream, StreamEnded, Streams
-from tests.serve.service import picture
+from tests.serve.service import exchange, form, parse_answer, picture, raw_request
 
 BATCHES = [[picture(10 * at + k) for k in range(6)] for at in range(4)]
 
@@ -82,6 +83,26 @@ def test_closed_and_pushed_out_streams_are_gone_and_invented_ones_were_never_the
     for invented in ("x", "", "..%2f..", id[:-4] + "AAAA", "A" * 40):
         assert service.predict(BATCHES[0], f"?stream={invented}").status == 404
     assert service.metric("streams ") == 4
+
+
+def test_a_stream_that_ends_while_its_batch_is_sent_is_gone(service):
+    """It must not start over from the source model as if nothing had happened."""
+    id = open_stream(service)
+    assert service.predict(BATCHES[0], f"?stream={id}").status == 200
+    body, kind = form(BATCHES[1])
+    data = raw_request("POST", f"/predict?stream={id}", body, Content_Type=kind)
+
+    async def run():
+        reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+        writer.write(data[:-100])
+        await asyncio.sleep(0.3)
+        closed = await exchange(service.port, raw_request("DELETE", f"/streams/{id}"))
+        writer.write(data[-100:])
+        received = parse_answer(await reader.read(-1))
+        writer.close()
+        return closed.status, received.status
+
+    assert asyncio.run(run()) == (204, 410)
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ class Service:
 
     async def _batch(self, request: Request, order: dict[str, Any], stream: str | None) -> Response:
         """Receive a request, let a worker answer it, and count what happened."""
-        place = None if stream is None else self._streams.find(stream, self._pool.places)
+        self._place(stream)
         self._pool.check_room()
         start, taken = time.perf_counter(), 0
         body = bytearray()
@@ -147,7 +147,8 @@ class Service:
                 if self._buffered > self._settings.max_buffer:
                     raise HTTPException(503, "Too many bytes wait for workers.", {"Retry-After": "1"})
             received = time.perf_counter() - start
-            job = Job({**order, "stream": stream, "id": request.scope["request_id"]}, bytes(body), place)
+            place = self._place(stream)  # again: the stream may have ended while its batch was sent
+            job = Job({**order, "stream": stream, "id": request.scope["request_id"]}, body, place)
             head, content = await self._answer(request, job)
         finally:
             self._buffered -= taken
@@ -180,6 +181,9 @@ class Service:
         self.metrics.guard_resets.inc(head.get("collapsed", False))
         rounded = {phase: round(value, 4) for phase, value in seconds.items()}
         request.scope["facts"] = {"images": head.get("images", 0), "phases": rounded}
+
+    def _place(self, stream: str | None) -> Place | None:
+        return None if stream is None else self._streams.find(stream, self._pool.places)
 
     def _check_name(self, name: str) -> None:
         if name != self._about["name"]:
