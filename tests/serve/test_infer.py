@@ -94,6 +94,11 @@ def request(**changes) -> bytes:
     return json.dumps({"inputs": [tensor]}).encode()
 
 
+def twice() -> bytes:
+    """Ask for one output many times, which would multiply the size of the answer."""
+    return json.dumps({**json.loads(request()), "outputs": [{"name": "logits"}] * 1000}).encode()
+
+
 @pytest.mark.parametrize(
     ("text", "binary", "header", "hint"),
     [
@@ -108,6 +113,7 @@ def request(**changes) -> bytes:
         (request(shape=[1.5, 3, 16, 16]), bytes(3072), None, "Invalid JSON"),
         (request(datatype="BYTES"), bytes(3072), None, "FP32"),
         (request(name="../../etc/passwd"), bytes(3072), None, "Expected the input 'images'"),
+        (twice(), bytes(3072), None, "each once"),
         (request(data=[1.0, 2.0]), b"", None, "Expected 768 numbers"),
         (request(data=["a"] * 768), b"", None, "to be numbers"),
         (request(data=[[1.0], [1.0, 2.0]]), b"", None, "to be numbers"),

@@ -84,9 +84,10 @@ def read_tensors(body: bytes, header: int | None, settings: ServeSettings, size:
     if header is not None and not 0 < header <= len(body):
         raise Refused(400, "Inference-Header-Content-Length is not within the body.")
     request = _parsed(InferRequest, body[:header])
-    unknown = {output.name for output in request.outputs} - {"logits", "source_logits"}
-    if len(request.inputs) != 1 or request.inputs[0].name != "images" or unknown:
-        raise Refused(400, "Expected the input 'images' and outputs among 'logits' and 'source_logits'.")
+    asked = [output.name for output in request.outputs]
+    once = len(set(asked)) == len(asked) and {"logits", "source_logits"}.issuperset(asked)
+    if len(request.inputs) != 1 or request.inputs[0].name != "images" or not once:
+        raise Refused(400, "Expected the input 'images' and outputs among 'logits' and 'source_logits', each once.")
     given = request.inputs[0]
     if given.datatype != "FP32" or len(given.shape) != 4 or given.shape[1:] != [3, size, size]:
         raise Refused(400, f"Expected 'images' to be FP32 of shape [N, 3, {size}, {size}].")
