@@ -48,6 +48,24 @@ def test_flags_win_over_the_environment(program, started, monkeypatch):
     assert "s3cret" not in repr(settings)
 
 
+def test_everything_but_the_network_is_read_from_the_environment(program, started, monkeypatch):
+    monkeypatch.setenv("DOMAINADAPTOR_SERVE_METHOD", "tent")
+    monkeypatch.setenv("DOMAINADAPTOR_SERVE_OPTIONS", '{"lr": "0.1"}')
+    monkeypatch.setenv("DOMAINADAPTOR_SERVE_WORKERS", "3")
+    assert program("serve", "c.safetensors").returncode == 0
+    (settings,) = started
+    assert (settings.method, settings.options, settings.workers) == ("tent", {"lr": "0.1"}, 3)
+
+
+def test_a_misspelled_variable_is_reported(program, started, monkeypatch):
+    monkeypatch.setenv("DOMAINADAPTOR_SERVE_TOKNE", "s3cret")
+    done = program("serve", "c.safetensors")
+    assert done.returncode == 1
+    assert "DOMAINADAPTOR_SERVE_TOKNE" in done.stderr
+    assert "s3cret" not in done.stderr
+    assert not started
+
+
 @pytest.mark.parametrize("flags", [(), ("--host", "::1"), ("--host", "localhost"), ("--host", "0.0.0.0", "--no-token")])
 def test_only_other_machines_need_a_token(program, started, flags):
     assert program("serve", "c.safetensors", *flags).returncode == 0

@@ -7,6 +7,7 @@ from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import ADAPTATION, RUN, option
 
 _LIMIT = "A limit, such as max_images=32; docs/service.md has the list. Repeatable."
+_METHOD = "A method: see `domainadaptor methods`. Default: domainadaptor-t."
 _STREAM = "The method of streams. Default: --method if it can learn online, else tent."
 _NO_TOKEN = "Let everybody who can connect use the service."
 
@@ -17,7 +18,7 @@ def serve(
     classes: terminal.Classes = None,
     size: terminal.Size = None,
     root: terminal.Root = None,
-    method: terminal.Method = "domainadaptor-t",
+    method: Annotated[str | None, option("NAME", _METHOD, ADAPTATION, callback=terminal.check_methods)] = None,
     method_option: options.MethodOptions = None,
     stream_method: Annotated[str | None, option("NAME", _STREAM, ADAPTATION)] = None,
     device: Annotated[str | None, option("NAME", "cpu, cuda or cuda:1. Default: cpu.", RUN)] = None,
@@ -48,7 +49,7 @@ def serve(
         size=size,
         root=_text(root),
         method=method,
-        options=options.split_pairs(method_option),
+        options=options.split_pairs(method_option) or None,
         stream_method=stream_method,
         device=device,
         host=host,

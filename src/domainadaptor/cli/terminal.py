@@ -34,7 +34,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-def _check_methods(value: Any) -> Any:
+def check_methods(value: Any) -> Any:
     """Report a wrong name before anything is loaded; from then on, a function of the user's own is accepted."""
     from domainadaptor.catalog import method_info
 
@@ -53,9 +53,9 @@ Weights = Annotated[str | None, option("FILE", _WEIGHTS, NETWORK)]
 Size = Annotated[int | None, option("PIXELS", "Side of the input images. Default: the network's own.", NETWORK, min=1)]
 Classes = Annotated[Path | None, option("FILE", "Class names by logit: one per line, or a JSON list.", NETWORK)]
 Device = Annotated[str, option("NAME", "cpu, cuda, cuda:1, mps, or auto: a GPU if available.", RUN)]
-Method = Annotated[str, option("NAME", _METHOD, ADAPTATION, callback=_check_methods)]
+Method = Annotated[str, option("NAME", _METHOD, ADAPTATION, callback=check_methods)]
 Methods = Annotated[
-    list[str] | None, option("NAME", f"{_METHOD} Repeatable.", ADAPTATION, "--method", callback=_check_methods)
+    list[str] | None, option("NAME", f"{_METHOD} Repeatable.", ADAPTATION, "--method", callback=check_methods)
 ]
 BatchSize = Annotated[int, option("N", "Images per batch.", ADAPTATION, min=1)]
 Seed = Annotated[int, option("N", "Seed of everything random, for repeatable results.", RUN, min=0)]

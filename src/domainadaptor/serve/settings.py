@@ -18,7 +18,7 @@ def _cores() -> int:
 
 
 class ServeSettings(BaseSettings):
-    """What is served, where, and the limits; each is also read from `DOMAINADAPTOR_SERVE_<NAME>`."""
+    """What is served, where, and the limits; all but the network are also read from `DOMAINADAPTOR_SERVE_<NAME>`."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
@@ -27,7 +27,7 @@ class ServeSettings(BaseSettings):
     classes: str | None = None
     size: int | None = None
     root: str | None = None
-    method: str
+    method: str = "domainadaptor-t"
     options: dict[str, str] = {}
     stream_method: str | None = None
     device: str = "cpu"
@@ -71,6 +71,11 @@ class ServeSettings(BaseSettings):
 
 def read_settings(**flags: Any) -> ServeSettings:
     """Return the settings; flags that are None are read from the environment, or have their defaults."""
+    known = {PREFIX + name.upper() for name in ServeSettings.model_fields}
+    if unknown := sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known):
+        raise BadOption(
+            f"Unknown variables in the environment: {', '.join(unknown)}. Known: {', '.join(sorted(known))}"
+        )
     try:
         settings = ServeSettings(**{name: value for name, value in flags.items() if value is not None})
     except ValidationError as error:
