@@ -121,6 +121,13 @@ async def closed_loop(port: int, requests: list[bytes], clients: int) -> list[An
     return [answer for answers in await asyncio.gather(*(client() for _ in range(clients))) for answer in answers]
 
 
+def wait_for(condition, seconds: float = 120) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
 class Service:
     """`domainadaptor serve` as a process, with its log."""
 

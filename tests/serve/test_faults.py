@@ -5,7 +5,7 @@ import json
 import signal
 import time
 
-from tests.serve.service import Service, exchange, form, picture, poisson, raw_request
+from tests.serve.service import Service, exchange, form, picture, poisson, raw_request, wait_for, write_checkpoint
 from tests.serve.test_streams import open_stream
 
 FILES = [picture(at) for at in range(16)]
@@ -49,9 +49,7 @@ def test_a_worker_that_does_not_answer_is_replaced(service):
     answers = asyncio.run(run())
     assert {answer.status for answer in answers} <= {200, 504}
     assert 200 in {answer.status for answer in answers}
-    until = time.monotonic() + 60
-    while worker.is_running() and time.monotonic() < until:
-        time.sleep(0.2)
+    wait_for(lambda: not worker.is_running())
     service.wait_for_workers(2)
     assert worker.pid not in [process.pid for process in service.workers()]
 
@@ -147,6 +145,27 @@ def test_a_shutdown_answers_what_was_accepted(network, folder):
     assert service.stop() == 0
     assert not any(worker.is_running() for worker in workers)
     assert json.dumps("Traceback") not in service.text()
+
+
+def test_the_health_check_fails_while_the_model_cannot_be_loaded(network, tmp_path):
+    write_checkpoint(file := tmp_path / "network.safetensors")
+    service = Service(tmp_path, "--workers", "1").wait()
+    try:
+        assert service.ask("GET", "/v2/health/ready").status == 200
+        file.rename(hidden := tmp_path / "hidden")
+        service.workers()[0].kill()
+        wait_for(lambda: service.ask("GET", "/v2/health/ready").status == 503)
+        assert service.ask("GET", "/v2/models/resnet20/ready").status == 503
+        assert service.ask("GET", "/v2/health/live").status == 200
+        refused = service.predict(FILES)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert refused.seconds < 5
+        hidden.rename(file)
+        service.wait_for_workers(1)
+        assert service.predict(FILES).status == 200
+        assert service.ask("GET", "/v2/health/ready").status == 200
+    finally:
+        assert service.stop() == 0
 
 
 def test_a_failed_start_ends_with_the_reason(network, folder):

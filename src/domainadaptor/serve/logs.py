@@ -26,3 +26,4 @@ def log_as_json() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.captureWarnings(True)

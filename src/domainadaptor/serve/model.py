@@ -39,7 +39,7 @@ class ServedModel:
         loaded = load_network(settings.network, settings.weights, names, root).with_size(settings.size)
         if loaded.random:
             raise BadOption(f"No weights given for {settings.network!r}. Pass --weights FILE, or a checkpoint instead")
-        self._heads, self._preprocessing = loaded.heads, loaded.preprocessing
+        self._heads, self._preprocessing, self._notes = loaded.heads, loaded.preprocessing, loaded.notes
         self.device = torch.device(settings.device)
         self._network = loaded.network.to(self.device)
         self.name = re.sub(r"[^\w.-]", "-", loaded.name.rpartition(":")[2])
@@ -63,6 +63,7 @@ class ServedModel:
             "classes": list(self.classes),
             "method": self.method,
             "stream_method": self.stream_method,
+            "notes": list(self._notes),
         }
 
     def predict(self, images: Tensor, stream: str | None) -> Answer:

@@ -30,7 +30,8 @@ def run_server(settings: ServeSettings) -> None:
         raise
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    _log.info("serving", extra={"fields": {"url": url, "model": about["name"], "method": about["method"]}})
+    about_it = {name: about[name] for name in ("name", "method", "stream_method", "notes")}
+    _log.info("serving", extra={"fields": {"url": url, **about_it}})
     config = uvicorn.Config(
         make_app(Service(settings, pool, about), settings),
         http=partial(DeadlineProtocol, settings=settings),  # type: ignore[arg-type]

@@ -122,7 +122,8 @@ def _facts(answer: Any, decoded: float) -> dict[str, Any]:
 
 
 def _error(status: int, text: str) -> Reply:
-    return {"status": status, "headers": {"content-type": "application/json"}}, json.dumps({"error": text}).encode()
+    headers = {"content-type": "application/json", **({"retry-after": "1"} if status == 503 else {})}
+    return {"status": status, "headers": headers}, json.dumps({"error": text}).encode()
 
 
 if __name__ == "__main__":
