@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from domainadaptor.adaptation.step import StepAdaptor as StepAdaptor
     from domainadaptor.adaptation.step import gradient_step as gradient_step
     from domainadaptor.augmentation.crops import random_views as random_views
+    from domainadaptor.lab.evaluation.evaluate import evaluate as evaluate
     from domainadaptor.norms.mixed import MixedNorm as MixedNorm
     from domainadaptor.norms.mixed import batch_only as batch_only
 
@@ -66,6 +67,7 @@ _LAZY = {
     "adapt": "adaptation.adapt",
     "batch_only": "norms.mixed",
     "entropy": "adaptation.losses",
+    "evaluate": "lab.evaluation.evaluate",
     "finite": "adaptation.logits",
     "gradient_step": "adaptation.step",
     "in_loss_precision": "adaptation.logits",
@@ -90,7 +92,7 @@ __all__ = [
     "method_info",
     "option_types",
     "variant",
-    *_LAZY,
+    *(name for name, module in _LAZY.items() if not module.startswith("lab.")),  # `import *` needs torch alone
 ]
 
 
@@ -105,4 +107,4 @@ if not TYPE_CHECKING:  # type checkers must not accept every name
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_LAZY})

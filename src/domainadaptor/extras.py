@@ -8,7 +8,7 @@ __all__ = ["require_extra"]
 
 _LAB = (
     *("jinja2", "markdown_it", "matplotlib", "numpy", "pandas", "PIL", "platformdirs", "psutil", "pydantic"),
-    *("safetensors", "sklearn", "timm", "torchvision"),
+    *("safetensors", "sklearn", "timm", "torchvision", "tqdm"),
 )
 _CLI = (*_LAB, "rich", "typer")
 _SERVE = (*_CLI, "fastapi", "prometheus_client", "pydantic_settings", "python_multipart", "uvicorn")

@@ -25,7 +25,7 @@ CORE = {
     "adaptation": {"errors", "options", "registry", "catalog", "profiling", "norms", "augmentation"},
     "tasks": {"errors", "registry", "domainadaptor"},
     "methods": {"domainadaptor", "errors", "options", "option_types", "norms", "augmentation", "adaptation", "tasks"},
-    "__init__": {"options", "errors", "catalog", "adaptation", "augmentation", "norms"},
+    "__init__": {"options", "errors", "catalog", "adaptation", "augmentation", "norms", "lab.evaluation"},
 }
 
 # The lab: a room looks into the core, and into these rooms of the lab.

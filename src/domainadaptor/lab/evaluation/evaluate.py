@@ -1,157 +1,164 @@
-"""Runs an adaptor through the segments of a protocol; no method sees labels."""
+"""`evaluate`: the accuracy of methods on labeled images, side by side, as rows of a table."""
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from tqdm.auto import tqdm
 
+from domainadaptor.adaptation.adapt import adapt
 from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.logits import read_logits
-from domainadaptor.lab.data.image_cache import DomainImages
-from domainadaptor.lab.data.prefetch import prefetch
-from domainadaptor.lab.data.preprocessing import Preprocessing
-from domainadaptor.lab.evaluation.protocols import ImageRef, Segment
-from domainadaptor.lab.evaluation.scores import Tally
-from domainadaptor.lab.measure import PeakMemory, timed
+from domainadaptor.adaptation.batch import images_of
+from domainadaptor.adaptation.logits import OutputReader
+from domainadaptor.errors import BadBatch, BadOption
+from domainadaptor.lab.data.locate import fold
+from domainadaptor.lab.evaluation.labeled import Transform, labeled_domains
+from domainadaptor.lab.measure import timed
+from domainadaptor.options import suggestion
 
-Counted = Callable[[int, int], None]  # images done, total
-SourceLogits = MutableMapping[tuple[ImageRef, ...], Tensor]  # batch -> logits of the source model
-_TIMED = 8  # batches on which the source model is timed even if its logits are known
-
-
-@dataclass(frozen=True)
-class SegmentLoader:
-    """Loads the images of segments."""
-
-    pictures: Mapping[str, DomainImages]  # domain -> its images
-    preprocessing: Preprocessing
-    device: torch.device
-
-    def batches(self, segments: Sequence[Segment]) -> Iterator[tuple[int, list[ImageRef], Tensor]]:
-        """Yield the number of the segment, the readable images, and their pixels; the next batch loads meanwhile."""
-        return prefetch(self._load(at, batch) for at, segment in enumerate(segments) for batch in segment.batches)
-
-    def _load(self, at: int, batch: Sequence[ImageRef]) -> tuple[int, list[ImageRef], Tensor]:
-        found: dict[ImageRef, Tensor] = {}
-        for domain in dict.fromkeys(item.domain for item in batch):
-            own = {item.position: item for item in batch if item.domain == domain}
-            pixels, there = self.pictures[domain].take(list(own))
-            found |= {own[position]: image for position, image in zip(there, pixels, strict=True)}
-        items = [item for item in batch if item in found]
-        if not items:
-            return at, [], torch.empty(0)
-        return at, items, self.preprocessing.normalized(torch.stack([found[item] for item in items]))
-
-    def name(self, item: ImageRef) -> str:
-        """Return the name of an image in its domain."""
-        return self.pictures[item.domain].domain.examples[item.position].name
+Method: TypeAlias = str | Callable[..., Adaptor] | tuple[str | Callable[..., Adaptor], Mapping[str, Any]] | Adaptor
 
 
 def evaluate(
-    adaptor: Adaptor,
-    segments: Sequence[Segment],
-    images: SegmentLoader,
-    classes: int,
+    network: nn.Module,
+    data: Any,
+    methods: Sequence[str] | Mapping[str, Method] = ("source", "domainadaptor-t"),
     *,
-    progress: Counted = lambda *_: None,
-    known: SourceLogits | None = None,
-) -> dict[str, Any]:
-    """Adapt to every batch in turn, count correct predictions, and return fields of `EvaluationRecord`.
+    transform: Transform | None = None,
+    classes: Sequence[str] = (),
+    batch_size: int = 64,
+    seed: int = 0,
+    output: OutputReader | None = None,
+    progress: bool = True,
+) -> list[dict[str, Any]]:
+    """Return the accuracy of methods on labeled images, one row per domain and method.
+
+    Every batch goes to each method in turn, so that all see the same images in the same order. Adaptors are reset
+    before each domain. `pandas.DataFrame(rows)` makes a table of the rows.
 
     Args:
-        adaptor: The adaptor; it is reset where a segment says so, and at the end.
-        segments: The batches.
-        images: Loads them.
-        classes: Number of classes.
-        progress: Called after each batch with the number of images done and in total.
-        known: Logits of the source model from earlier calls with the same network and images; new ones are added.
+        network: A trained network, on its device.
+        data: Labeled images: a folder with a folder per class, or with a folder per domain that contains those; the
+            name of a data set, such as "pacs"; a data set of images and labels, such as torchvision's `ImageFolder`; a
+            loader of (images, labels), which is read in its own order; or a dict from domains to any of these.
+        methods: Names of methods, or a dict from labels of your choice to methods: a name, a function, a tuple of one
+            of these and a dict of options, or an adaptor.
+        transform: From an image to the network's input, as in training, for data that are not tensors yet. Networks of
+            timm have one of their own.
+        classes: The network's classes, by output, if the folders are only some of them or in another order.
+        batch_size: Images per batch, unless a loader makes the batches.
+        seed: Seed of the order of the images, unless a loader has its own.
+        output: As for `adapt`: a function from what the network returns to its logits.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        Rows with the keys domain, method, images, accuracy and source_accuracy (in percent), changed, better and worse
+        (predictions that differ from the source model's, and those of them that became right or wrong), fell_back
+        (batches that the source model predicted instead), skipped (files that cannot be read), seconds and notes.
+
+    Raises:
+        BadOption: There is no such method, data set or class, or images need a transform.
+        BadBatch: The loader yields no labels.
     """
-    run = _Run(adaptor, images, classes, {} if known is None else known, PeakMemory(images.device))
-    run.lines = [{"name": s.name, "fresh": s.fresh, "images": 0, "right": 0, "source_right": 0} for s in segments]
-    total = sum(len(batch) for segment in segments for batch in segment.batches)
-    current = -1
-    for number, items, pixels in images.batches(segments):
-        if number != current and segments[number].fresh:
+    source = adapt(network, "source", output=output)
+    named = methods if isinstance(methods, Mapping) else {name: name for name in methods}
+    adaptors = {label: _adaptor(network, method, output) for label, method in named.items()}
+    rows = []
+    for domain, images in labeled_domains(data, transform, batch_size, seed).items():
+        for adaptor in adaptors.values():
             adaptor.reset()
-        current = number
-        if items:
-            run.batch(run.lines[number], items, pixels)
-            progress(run.images_done, total)
-    adaptor.reset()
-    return run.result()
+        counts = {label: _Counts() for label in adaptors}
+        for number, batch in enumerate(tqdm(images.batches, desc=domain or None, unit="batch", disable=not progress)):
+            pixels, labels = _labeled(batch, number, next(source.parameters()).device)
+            logits = source(pixels).cpu()
+            outputs = _outputs(images.classes, classes, logits.shape[1])
+            if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(outputs):
+                raise BadBatch(
+                    f"Label {int(labels.max())} in batch {number}, but the network has {len(outputs)} outputs"
+                )
+            labels = outputs[labels]
+            _count(pixels, labels, logits.argmax(1), adaptors, counts)
+        rows += [{"domain": domain, "method": label, **counts[label].row(len(images.skipped))} for label in adaptors]
+    for adaptor in adaptors.values():
+        adaptor.reset()
+    return rows
 
 
-@dataclass
-class _Run:
-    """Accumulates the results of an evaluation."""
+def _adaptor(network: nn.Module, method: Method, output: OutputReader | None) -> Adaptor:
+    if isinstance(method, Adaptor):
+        return method
+    name, options = method if isinstance(method, tuple) else (method, {})
+    return adapt(network, name, output=output, **options)
 
-    adaptor: Adaptor
-    loader: SegmentLoader
-    classes: int
-    known: SourceLogits
-    memory: PeakMemory
-    lines: list[dict[str, Any]] = field(default_factory=list)  # one per segment
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    alpha: dict[str, list[float]] = field(default_factory=dict)
-    notes: dict[str, None] = field(default_factory=dict)
-    images_done: int = 0
-    fell_back: int = 0
-    adapting: list[float] = field(default_factory=list)  # seconds of each batch
-    compared: list[tuple[float, float]] = field(default_factory=list)  # seconds if the source model was timed too
 
-    def batch(self, line: dict[str, Any], items: list[ImageRef], pixels: Tensor) -> None:
-        device, key = self.loader.device, tuple(items)
-        batch = pixels.to(device, memory_format=torch.channels_last)
-        source_took = None
-        if len(self.adapting) < _TIMED or key not in self.known:
-            source, source_took = timed(lambda: _source(self.adaptor, batch), device)
-            self.known[key] = source.float().cpu()
-        with self.memory.measured():
-            result, took = timed(lambda: self.adaptor.adapt(batch), device)
-        self.adapting.append(took)
-        if source_took is not None:
-            self.compared.append((took, source_took))
-        self._count(line, items, self.known[key], result.before.float().cpu(), result.logits.float().cpu())
-        for layer, value in result.alpha.items():
-            self.alpha.setdefault(layer, []).append(value)
-        if result.note:
-            self.notes[result.note] = None
-        self.fell_back += result.fell_back
-        self.images_done += len(items)
+class _Counts(Counter[str]):
+    """What one method did on one domain."""
 
-    def _count(self, line: dict[str, Any], items: list[ImageRef], *logits: Tensor) -> None:
-        """Add logits of the source model, before the step, and after it to the domains and the segment."""
-        for domain in dict.fromkeys(item.domain for item in items):
-            at = [place for place, item in enumerate(items) if item.domain == domain]
-            own = [items[place] for place in at]
-            tally = self.tallies.setdefault(domain, Tally(self.classes))
-            tally.add(own, [self.loader.name(item) for item in own], *(values[at] for values in logits))
-        labels = torch.tensor([item.label for item in items])
-        line["images"] += len(items)
-        line["right"] += int((logits[2].argmax(1) == labels).sum())
-        line["source_right"] += int((logits[0].argmax(1) == labels).sum())
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds, self.notes = 0.0, dict[str, None]()
 
-    def result(self) -> dict[str, Any]:
-        adapting, source = (round(sum(pair[at] for pair in self.compared), 4) for at in range(2))
+    def row(self, skipped: int) -> dict[str, Any]:
+        images = self["images"]
+        accuracy, of_source = (100 * self[name] / images if images else math.nan for name in ("right", "source_right"))
         return {
-            "scores": {domain: tally.score() for domain, tally in self.tallies.items()},
-            "segments": self.lines,
-            "alpha": {layer: round(sum(values) / len(values), 6) for layer, values in self.alpha.items()},
-            "seconds": {
-                "batches": len(self.adapting),
-                "images": self.images_done,
-                "adapting": round(sum(self.adapting), 4),
-                "compared": {"batches": len(self.compared), "adapting": adapting, "plain": source},
-            },
-            "memory": self.memory.megabytes(),
-            "fell_back": self.fell_back,
-            "notes": list(self.notes),
+            "images": images,
+            "accuracy": accuracy,
+            "source_accuracy": of_source,
+            **{name: self[name] for name in ("changed", "better", "worse", "fell_back")},
+            "skipped": skipped,
+            "seconds": round(self.seconds, 3),
+            "notes": "; ".join(self.notes),
         }
 
 
-def _source(adaptor: Adaptor, batch: Tensor) -> Tensor:
-    """Return the logits of the source model without the adaptor's checks, as the baseline for times."""
-    with torch.no_grad():
-        return read_logits(adaptor.source(batch.clone()), adaptor.output, len(batch))
+def _count(
+    images: Tensor, labels: Tensor, source: Tensor, adaptors: Mapping[str, Adaptor], counts: Mapping[str, _Counts]
+) -> None:
+    """Let each method adapt to a batch, and compare its predictions with the labels and the source model's."""
+    for label, adaptor in adaptors.items():
+        result, seconds = timed(partial(adaptor.adapt, images), images.device)
+        found, own = result.logits.argmax(1).cpu(), counts[label]
+        was, now = source == labels, found == labels
+        flags = {"right": now, "source_right": was, "changed": found != source}
+        flags |= {"better": now & ~was, "worse": was & ~now}
+        own.update({name: int(flag.sum()) for name, flag in flags.items()})
+        own.update(images=len(labels), fell_back=int(result.fell_back))
+        own.seconds += seconds
+        if result.note:
+            own.notes[result.note] = None
+
+
+def _labeled(batch: object, number: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the images and the labels of a batch."""
+    images, found = images_of(batch, number), None
+    if isinstance(batch, Mapping):
+        found = next((batch[key] for key in ("labels", "label") if key in batch), None)
+    elif isinstance(batch, tuple | list) and len(batch) > 1:
+        found = batch[1]
+    labels = torch.as_tensor([] if found is None else found).cpu()
+    if labels.shape != (len(images),) or labels.is_floating_point():
+        raise BadBatch(
+            f"Expected batch {number} to be (images, labels) with one class number per image, or a dict with 'labels'; "
+            f"got {len(images)} images and {'no labels' if found is None else f'labels of shape {tuple(labels.shape)}'}"
+        )
+    return images.to(device), labels.long()
+
+
+def _outputs(names: Sequence[str], classes: Sequence[str], count: int) -> Tensor:
+    """Return the network's output for each label of the data."""
+    if not names or not classes:
+        if names and len(names) != count:
+            raise BadOption(
+                f"The data have {len(names)} classes ({', '.join(names[:4])} …), the network has {count} outputs: pass "
+                "classes=, the names of the network's classes in the order of its outputs"
+            )
+        return torch.arange(count)
+    known = {fold(name): at for at, name in enumerate(classes)}
+    if other := [name for name in names if fold(name) not in known]:
+        raise BadOption(f"The network has no class {other[0]!r}; {suggestion(other[0], list(classes))}")
+    return torch.tensor([known[fold(name)] for name in names])

@@ -19,8 +19,8 @@ from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.environment import environment
-from domainadaptor.lab.evaluation.evaluate import Counted, SegmentLoader, SourceLogits, evaluate
 from domainadaptor.lab.evaluation.protocols import ImageRef, Segment, arrange, protocol_options, shuffled
+from domainadaptor.lab.evaluation.stream import Counted, SegmentLoader, SourceLogits, evaluate_stream
 from domainadaptor.lab.experiments.analyses import MeasurementInputs, find_measurement
 from domainadaptor.lab.experiments.networks import LocatedNetwork
 from domainadaptor.lab.experiments.run_spec import RunSpec
@@ -115,7 +115,9 @@ class Runner:
         stream = replace(spec, method="", options={}, seed=0, sources=())
         if self._source_logits[0] != stream:
             self._source_logits = stream, {}
-        found = evaluate(adaptor, segments, test, len(dataset.classes), progress=progress, known=self._source_logits[1])
+        found = evaluate_stream(
+            adaptor, segments, test, len(dataset.classes), progress=progress, known=self._source_logits[1]
+        )
         items = {item for segment in segments for batch in segment.batches for item in batch}
         used = {(item.domain, dataset.domain(item.domain).examples[item.position].name) for item in items}
         skipped = {

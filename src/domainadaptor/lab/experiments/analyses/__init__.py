@@ -12,8 +12,8 @@ from torch import Tensor
 
 from domainadaptor import registry
 from domainadaptor.lab.data.domains import DomainDataset
-from domainadaptor.lab.evaluation.evaluate import SegmentLoader
 from domainadaptor.lab.evaluation.protocols import Segment
+from domainadaptor.lab.evaluation.stream import SegmentLoader
 from domainadaptor.lab.networks.loading import LoadedNetwork
 from domainadaptor.lab.records.base import RecordModel
 
