@@ -14,7 +14,7 @@ def test_a_network_by_name(program):
     done = program("check", "timm:mobilenetv3_small_050", *SMALL, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["neutrality"]["neutral"]
+    assert found["neutral"]
     assert len(found["layers"]) == 34
     assert all(layer["adapts"] for layer in found["layers"])
     assert "scale and shift" in found["layers"][0]["why"]
@@ -36,8 +36,7 @@ def test_a_network_without_batch_norms_is_checked_with_a_method_that_adapts_it(p
     assert "Wrapping is neutral" in done.stdout
     assert "25 of 25 norm layers adapt." in done.stdout
     found = json.loads(program("check", *tiny, "--method", "tent", "--json").stdout)
-    assert found["neutrality"] == {"same_bits": True, "folded_error": None, "neutral": True}
-    assert found["change"] == 0  # tent predicts before its step
+    assert found["neutral"]
 
 
 def test_equal_layers_share_a_row(program):
@@ -99,4 +98,4 @@ def test_instance_aware_layers_are_named_with_what_to_use(program, tmp_path):
 def test_published_weights_are_checked(program, data_root):
     done = program("check", "resnet20", "--weights", "pretrained", "--root", data_root, "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["neutrality"]["neutral"]
+    assert json.loads(done.stdout)["neutral"]

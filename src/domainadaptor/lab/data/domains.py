@@ -39,9 +39,6 @@ class Reader(ABC):
         """Return a string that usually differs between images and does not depend on where the data set is stored."""
         return self.stamp(name)
 
-    def check(self, name: str) -> None:  # noqa: B027
-        """Inspect the image without decoding it, if that helps; raise BadFile if it cannot be read."""
-
 
 @dataclass(frozen=True)
 class Domain:
@@ -56,11 +53,6 @@ class Domain:
         """Return the training images, the validation images, or those to test on when the domain is held out."""
         wanted = self.tested if split == "test" else split
         return [example for example in self.examples if wanted in ("all", example.split)]
-
-    def class_counts(self, classes: tuple[str, ...]) -> dict[str, int]:
-        """Return class -> number of images."""
-        counted = Counter(example.label for example in self.examples)
-        return {name: counted[label] for label, name in enumerate(classes)}
 
     def split_counts(self) -> dict[str, int]:
         """Return split -> number of images."""
@@ -104,12 +96,12 @@ class DomainDataset:
 
     def manifest(self) -> dict[str, Any]:
         """Return the content for records: images per domain, class and split, a hash of each domain, skipped files."""
-        domains = {}
+        domains, counts = {}, self.counts()
         for name, domain in self.domains.items():
             marks = [[*example, domain.read.mark(example.name)] for example in domain.examples]
             domains[name] = {
                 "images": len(domain.examples),
-                "classes": domain.class_counts(self.classes),
+                "classes": counts[name],
                 "parts": domain.split_counts(),
                 "tested": domain.tested,
                 "sha256": hashlib.sha256(json.dumps(marks).encode()).hexdigest(),
@@ -124,4 +116,5 @@ class DomainDataset:
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return domain -> class -> number of images."""
-        return {name: domain.class_counts(self.classes) for name, domain in self.domains.items()}
+        counted = {name: Counter(e.label for e in domain.examples) for name, domain in self.domains.items()}
+        return {name: {kind: own[label] for label, kind in enumerate(self.classes)} for name, own in counted.items()}

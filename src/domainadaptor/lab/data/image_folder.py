@@ -13,7 +13,7 @@ from PIL import Image
 
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.domains import Domain, DomainDataset, Example, Reader, Split
-from domainadaptor.lab.data.images import SUFFIXES, check_image, read_image
+from domainadaptor.lab.data.images import SUFFIXES, read_image
 from domainadaptor.lab.data.locate import find_folder, fold, folders_in, is_hidden, listing, some
 from domainadaptor.lab.data.splits import seeded_sentence, seeded_split
 from domainadaptor.options import suggestion
@@ -32,11 +32,6 @@ class FileReader(Reader):
         """Return the image as RGB; links are followed, since data sets are often made of them."""
         path = (self.folder / name).resolve()
         return read_image(path, path.parent)
-
-    def check(self, name: str) -> None:
-        """Check the type and the header of the file."""
-        path = (self.folder / name).resolve()
-        check_image(path, path.parent)
 
     def stamp(self, name: str) -> str:
         """Return size and modification time."""

@@ -1,4 +1,4 @@
-"""Finding the images of a data set that cannot be read."""
+"""Finding the images of a data set that cannot be decoded."""
 
 import os
 from collections.abc import Callable
@@ -8,13 +8,12 @@ from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.domains import Domain, DomainDataset
 
 
-def unreadable_images(dataset: DomainDataset, decode: bool, progress: Callable[[int], None]) -> dict[str, str]:
-    """Return domain/image -> why it cannot be read; without `decode`, only headers are read."""
+def unreadable_images(dataset: DomainDataset, progress: Callable[[int], None]) -> dict[str, str]:
+    """Return domain/image -> why it cannot be decoded."""
 
     def problem(job: tuple[Domain, str]) -> str:
-        domain, name = job
         try:
-            domain.read(name) if decode else domain.read.check(name)
+            job[0].read(job[1])
         except BadFile as error:
             return str(error)
         return ""
@@ -25,6 +24,5 @@ def unreadable_images(dataset: DomainDataset, decode: bool, progress: Callable[[
         for done, ((domain, name), why) in enumerate(zip(jobs, pool.map(problem, jobs), strict=True), start=1):
             if why:
                 found[f"{domain.name}/{name}"] = why
-            if done % 100 == 0 or done == len(jobs):
-                progress(done)
+            progress(done)
     return found

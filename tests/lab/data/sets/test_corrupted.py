@@ -60,7 +60,7 @@ def test_damaged_images_are_found_in_the_clean_domain(root):
     (root / "Hund" / "bad.png").write_bytes(b"x")
     found = open_dataset("corrupted", root)
     with pytest.raises(BadFile):
-        found.domains["clean"].read.check("Hund/bad.png")
+        found.domains["clean"].read("Hund/bad.png")
     with pytest.raises(BadFile):
         found.domains["fog"].read("Hund/bad.png")
 

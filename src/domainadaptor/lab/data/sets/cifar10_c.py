@@ -1,7 +1,6 @@
 """CIFAR-10-C: CIFAR-10's test images under fifteen corruptions. Hendrycks and Dietterich, ICLR 2019."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,7 @@ class _ArrayReader(Reader):
     path: Path
 
     def __call__(self, name: str) -> Image.Image:
-        return Image.fromarray(np.array(_array(self.path, self.stamp(name))[int(name)]))
+        return Image.fromarray(np.array(_load(self.path)[int(name)]))
 
     def stamp(self, name: str) -> str:
         status = self.path.stat()
@@ -85,8 +84,7 @@ def _published(folder: Path, corruption: str, severity: int) -> Domain:
     if missing:
         raise BadFile(f"CIFAR-10-C in {str(folder)!r} is incomplete: {', '.join(missing)} missing (.npy)")
     reader = _ArrayReader(folder / f"{corruption}.npy")
-    labels = _load(folder / "labels.npy")
-    pixels = _array(reader.path, reader.stamp(""))
+    labels, pixels = _load(folder / "labels.npy"), _load(reader.path)
     each, over = divmod(pixels.shape[0] if pixels.ndim else 0, _SEVERITIES)
     images = (each * _SEVERITIES, 32, 32, 3)
     if not each or over or pixels.shape != images or pixels.dtype != np.uint8 or labels.shape != images[:1]:
@@ -101,13 +99,8 @@ def _published(folder: Path, corruption: str, severity: int) -> Domain:
     return Domain(corruption, examples, reader)
 
 
-@lru_cache(maxsize=2 * len(CORRUPTIONS))
-def _array(path: Path, stamp: str) -> np.ndarray:
-    """Return the file's images as a memory map, which loads pages on demand."""
-    return _load(path)
-
-
 def _load(path: Path) -> np.ndarray:
+    """Return a file as a memory map, which loads pages on demand."""
     try:
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(loaded, np.ndarray):
