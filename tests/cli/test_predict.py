@@ -67,7 +67,10 @@ def test_raw_weights_are_given_images_as_it_is_said(program, folder):
     assert {name: found["preprocessing"][name] for name in ("size", "resize", "squash", "mean", "std")} == {
         "size": 64, "resize": 64, "squash": True, "mean": [0.4914, 0.4822, 0.4465], "std": [0.2, 0.2, 0.2],
     }  # fmt: skip
-    assert "both sides to 64" in found["notes"][-1]
+    assert found["notes"] == []
+    shown = predict(program, folder, "--resize", "70").stdout
+    assert "shorter side to 70 (bicubic), center crop 64" in shown
+    assert "(--resize, --size; otherwise the default of timm:mobilenetv3_small_050)" in shown
 
 
 def test_the_table_of_an_earlier_run_is_no_image(program, folder):

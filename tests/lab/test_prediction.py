@@ -8,7 +8,7 @@ from torchvision import transforms
 
 import domainadaptor as da
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.prediction import predict_folder, read_classes, write_csv
+from domainadaptor.lab.prediction import predict_folder, write_csv
 from tests.conftest import GoldenNet, stir
 
 NAMES = list("abcdefg")
@@ -103,29 +103,3 @@ def test_names_that_are_no_text_are_written_with_escapes(folder, tmp_path):
 def test_empty_folders_are_explained(tmp_path):
     with pytest.raises(BadFile, match="no files"):
         run(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [("c.txt", "cat\ndog\n\n bird \n", ["cat", "dog", "bird"]), ("c.json", '["cat", "dog"]', ["cat", "dog"])],
-)
-def test_class_names(tmp_path, name, text, expected):
-    (tmp_path / name).write_text(text)
-    assert read_classes(tmp_path / name) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "hint"),
-    [
-        ("c.txt", "cat", "two or more"),
-        ("c.txt", "cat\ncat\ndog", "'cat'"),
-        ("c.json", '{"a": 1}', "JSON list"),
-        ("c.json", "[", "Cannot read"),
-    ],
-)
-def test_wrong_class_names_are_explained(tmp_path, name, text, hint):
-    (tmp_path / name).write_text(text)
-    with pytest.raises(BadFile, match=hint):
-        read_classes(tmp_path / name)
-    with pytest.raises(BadFile, match="Cannot read"):
-        read_classes(tmp_path / "none.txt")

@@ -34,12 +34,13 @@ def check(
 
     import domainadaptor
     from domainadaptor.lab.method_inputs import options_from
+    from domainadaptor.lab.networks.inputs import InputOptions
     from domainadaptor.lab.networks.loading import load_network
     from domainadaptor.lab.networks.neutrality import TOLERANCE, neutrality_error
 
     chosen = parse_method_options(method, option)
     own = terminal.find_device(device)
-    loaded = load_network(network, weights, root=root, seed=seed).with_size(size)
+    loaded = load_network(network, weights, InputOptions(size=size), root, seed)
     built = loaded.network.to(own)
     shape = (batch_size, 3, loaded.preprocessing.size, loaded.preprocessing.size)
     images = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(own)
@@ -67,6 +68,7 @@ def check(
         verdict = "[green]neutral[/green]" if error <= TOLERANCE else "[red]NOT neutral[/red]"
         text = f"Wrapping is {verdict}: without adaptation the logits differ from the source model's by {error:.1e}."
         terminal.out.print(text, highlight=False)
+        terminal.print_text(f"Preprocessing: {loaded.preprocessing_sentence()}.")
         terminal.show_notes([*([note] if note else []), *loaded.notes])
         if loaded.random:
             terminal.print_text("No weights given: the weights are random.")

@@ -32,6 +32,7 @@ def evaluate(
     classes: terminal.Classes = None,
     size: terminal.Size = None,
     resize: options.Resize = None,
+    crop_pct: options.CropPct = None,
     mean: options.Mean = None,
     std: options.Std = None,
     root: terminal.Root = None,
@@ -61,8 +62,7 @@ def evaluate(
     from domainadaptor.lab.evaluation.protocols import find_protocol
     from domainadaptor.lab.experiments.run_spec import RunSpec
     from domainadaptor.lab.experiments.runner import Runner
-    from domainadaptor.lab.networks.weights import WeightsOptions
-    from domainadaptor.lab.prediction import read_classes
+    from domainadaptor.lab.networks.inputs import InputOptions, read_classes
 
     methods = list(dict.fromkeys(method or ["source", "domainadaptor-t"]))[: 1 if measure else None]
     method_options = _method_options(methods, method_option, measure)
@@ -70,7 +70,7 @@ def evaluate(
     protocol_options = parse_options(find_protocol(protocol), texts, protocol)
     runner = Runner(root, cache_folder() / "images" if cache else None, terminal.find_device(device))
     names = tuple(read_classes(classes)) if classes else ()
-    located = _locate(network, weights, WeightsOptions(resize, size, mean, std, names, str(classes or "")))
+    located = _locate(network, weights, InputOptions(resize, size, mean, std, names, str(classes or ""), crop_pct))
     data_options = options.parse_data_options(dataset, data_option)
     opened = runner.dataset(dataset, data_options)
     seen = () if target else runner.sources_of(located, dataset, data_options)
@@ -116,13 +116,11 @@ def _locate(network: str, weights: str | None, given: Any) -> "LocatedNetwork":
     """Return the network of a checkpoint, of a training run, or of a name with weights."""
     from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.experiments.networks import LocatedNetwork, named_run
-    from domainadaptor.lab.networks.weights import is_weights_file
+    from domainadaptor.lab.networks.weights import includes_weights, is_weights_file
 
     path = named_run(network, cache_folder() / "runs")
     located = LocatedNetwork(network, network, Path(path) if is_weights_file(path) else None, weights, raw=given)
-    if is_weights_file(path) or weights == "pretrained":
-        located.raw.refuse(located.label)
-    elif weights is None:
+    if weights is None and not includes_weights(path):
         terminal.check_weights(network, weights)
     return located
 

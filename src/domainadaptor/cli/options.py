@@ -7,7 +7,8 @@ from domainadaptor.cli.help import ADAPTATION, DATA, NETWORK, option
 from domainadaptor.errors import BadOption
 from domainadaptor.options import parse_options
 
-_RESIZE = "For --weights FILE: crop (shorter side, then center crop) or squash (both sides)."
+_RESIZE = "For --weights FILE: pixels of the shorter side before the center crop; or squash (both sides to --size)."
+_CROP = "For --weights FILE: share of the shorter side that is cropped, as in timm; in place of --resize."
 _DATA = "An option of the data set, such as severity=3; repeatable."
 _Color = tuple[float, float, float] | None
 
@@ -16,7 +17,8 @@ MethodOptions = Annotated[
     option("NAME=VALUE", "An option of the method, such as lr=0.01; repeatable.", ADAPTATION, "--option"),
 ]
 DataOptions = Annotated[list[str] | None, option("NAME=VALUE", _DATA, DATA, "--data-option")]
-Resize = Annotated[str | None, option("HOW", _RESIZE, NETWORK)]
+Resize = Annotated[str | None, option("PIXELS", _RESIZE, NETWORK)]
+CropPct = Annotated[float | None, option("SHARE", _CROP, NETWORK)]
 Mean = Annotated[_Color, option("R G B", "For --weights FILE: mean of its inputs, between 0 and 1.", NETWORK)]
 Std = Annotated[_Color, option("R G B", "For --weights FILE: standard deviation of its inputs.", NETWORK)]
 

@@ -25,6 +25,7 @@ def predict(
     classes: terminal.Classes = None,
     size: terminal.Size = None,
     resize: options.Resize = None,
+    crop_pct: options.CropPct = None,
     mean: options.Mean = None,
     std: options.Std = None,
     root: terminal.Root = None,
@@ -44,9 +45,9 @@ def predict(
     """
     from domainadaptor import adapt
     from domainadaptor.lab.method_inputs import check_wants_source_images, options_from
+    from domainadaptor.lab.networks.inputs import InputOptions, read_classes
     from domainadaptor.lab.networks.loading import load_network
-    from domainadaptor.lab.networks.weights import WeightsOptions
-    from domainadaptor.lab.prediction import predict_folder, read_classes, write_csv
+    from domainadaptor.lab.prediction import predict_folder, write_csv
 
     if not output.absolute().parent.is_dir():
         raise BadFile(f"No folder for --output {str(output)!r}; create it first")
@@ -55,8 +56,9 @@ def predict(
         check_wants_source_images(method, "--source-images")
     terminal.check_weights(network, weights)
     chosen = terminal.find_device(device)
-    loaded = load_network(network, weights, read_classes(classes) if classes is not None else [], root)
-    loaded = loaded.with_size(size).with_options(WeightsOptions(resize, mean=mean, std=std))
+    names = () if classes is None else tuple(read_classes(classes))
+    inputs = InputOptions(resize, size, mean, std, names, crop_pct=crop_pct)
+    loaded = load_network(network, weights, inputs, root)
     given = {} if source_images is None else _inputs(method, source_images, images, loaded, batch_size, seed)
     known = options_from(method, heads=loaded.heads, preprocessing=loaded.preprocessing, seed=seed, **given)
     adaptor = adapt(loaded.network.to(chosen), method, **{**known, **typed})
@@ -113,5 +115,5 @@ def _show(found: "FolderPrediction", loaded: "LoadedNetwork", output: Path, as_j
         return
     images = terminal.count(predicted, "image")
     terminal.print_text(f"{images} predicted, {found.changed} changed by adaptation, {skipped} skipped: {output}")
-    terminal.print_text(f"Preprocessing: {loaded.preprocessing.sentence()}.")
+    terminal.print_text(f"Preprocessing: {loaded.preprocessing_sentence()}.")
     terminal.show_notes(notes)

@@ -43,7 +43,7 @@ def check_methods(value: Any) -> Any:
     return value
 
 
-_NETWORK = "A torchvision, timm or CIFAR network, such as resnet50 or timm:mobilenetv3_small_100; or a checkpoint."
+_NETWORK = "A network of torchvision, timm or CIFAR, such as resnet50; a checkpoint; or a Hugging Face folder."
 _WEIGHTS = "For a network given by name: a .safetensors, .pt or .pth file, or `pretrained`. Nothing is downloaded."
 _METHOD = "A method: see `domainadaptor methods`; or package.module:function of your own."
 
@@ -80,12 +80,12 @@ def find_device(name: str) -> "torch.device":
 
 def check_weights(network: str, weights: str | None) -> None:
     """Raise BadOption if a network given by name comes without weights."""
-    from domainadaptor.lab.networks.weights import is_weights_file
+    from domainadaptor.lab.networks.weights import includes_weights
 
-    if weights in (None, "none") and not is_weights_file(network):
+    if weights in (None, "none") and not includes_weights(network):
         raise BadOption(
             f"No weights given for {network!r}. Pass --weights FILE, --weights pretrained for published weights on "
-            "this machine, or a checkpoint or run of `domainadaptor train` instead of the name"
+            "this machine, or a checkpoint, a Hugging Face folder or a run of `domainadaptor train` instead of the name"
         )
 
 

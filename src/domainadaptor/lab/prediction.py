@@ -1,7 +1,6 @@
 """Predict a folder of images, adapted batch by batch, into a table with one row per file."""
 
 import csv
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -105,24 +104,6 @@ def write_csv(prediction: FolderPrediction, path: Path) -> None:
         writer = csv.DictWriter(file, [column.name for column in fields(FilePrediction)])
         writer.writeheader()
         writer.writerows(map(asdict, prediction.rows))
-
-
-def read_classes(path: Path) -> list[str]:
-    """Read class names: one per line, or a JSON list."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        named = json.loads(text) if path.suffix.lower() == ".json" else text.splitlines()
-    except (OSError, ValueError) as error:
-        raise BadFile(f"Cannot read class names from {str(path)!r}: {error}") from error
-    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        raise BadFile(f"{str(path)!r}: expected one class name per line, or a JSON list of names")
-    names = [name.strip() for name in named if name.strip()]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if len(names) < 2 or twice:
-        raise BadFile(
-            f"{str(path)!r}: expected two or more different class names, got {len(names)}; repeated: {twice or 'none'}"
-        )
-    return names
 
 
 def _batches(positions: Sequence[int], batch_size: int, seed: int) -> list[list[int]]:

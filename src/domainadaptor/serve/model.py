@@ -14,8 +14,8 @@ from domainadaptor import Adaptation, Adaptor
 from domainadaptor.catalog import method_info, method_options
 from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.lab.method_inputs import options_from
+from domainadaptor.lab.networks.inputs import InputOptions, read_classes
 from domainadaptor.lab.networks.loading import load_network
-from domainadaptor.lab.prediction import read_classes
 from domainadaptor.serve.settings import ServeSettings
 
 _STREAM_METHOD = "tent"  # where the method of plain requests keeps nothing between batches
@@ -34,9 +34,9 @@ class ServedModel:
     """A loaded network that predicts batches; a batch changes nothing unless it belongs to a stream."""
 
     def __init__(self, settings: ServeSettings) -> None:
-        names = [] if settings.classes is None else read_classes(Path(settings.classes))
+        names = () if settings.classes is None else tuple(read_classes(Path(settings.classes)))
         root = None if settings.root is None else Path(settings.root)
-        loaded = load_network(settings.network, settings.weights, names, root).with_size(settings.size)
+        loaded = load_network(settings.network, settings.weights, InputOptions(size=settings.size, classes=names), root)
         if loaded.random:
             raise BadOption(f"No weights given for {settings.network!r}. Pass --weights FILE, or a checkpoint instead")
         self._heads, self._preprocessing, self._notes = loaded.heads, loaded.preprocessing, loaded.notes

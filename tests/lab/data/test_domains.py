@@ -55,3 +55,14 @@ def test_the_fingerprint_differs_where_the_task_does():
     assert len({opened.fingerprint(), *(other.fingerprint() for other in others)}) == 7
     moved = replace(opened, name="other", domains={**opened.domains, "photo": replace(photo, read=Plain(side=9))})
     assert moved.fingerprint() == opened.fingerprint()
+
+
+def test_labels_by_the_classes_of_a_network():
+    opened = dataset()
+    assert opened.with_classes(("cat", "dog", "cow")) is opened
+    mapped = opened.with_classes(("Cow", "cow", "sheep", "Dog", "cat"))
+    assert mapped.classes == ("Cow", "cow", "sheep", "Dog", "cat")
+    assert [e.label for e in mapped.domains["photo"].examples] == [4, 3, 3, 4]
+    assert mapped.counts()["photo"]["sheep"] == 0
+    with pytest.raises(BadOption, match="set: the network does not predict cow; it predicts cat, dog"):
+        opened.with_classes(("cat", "dog"))

@@ -1,15 +1,17 @@
-from dataclasses import replace
+import json
 
 import pytest
+import timm
 import torch
 from safetensors.torch import save_file
 
+import domainadaptor
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.lab.data.preprocessing import squashed
+from domainadaptor.lab.data.preprocessing import Preprocessing, squashed
 from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, make_network, save_checkpoint
+from domainadaptor.lab.networks.inputs import InputOptions
 from domainadaptor.lab.networks.loading import load_network
 from domainadaptor.lab.networks.pretrained import imagenet_classes
-from domainadaptor.lab.networks.weights import WeightsOptions
 from domainadaptor.lab.networks.zoo import find_network
 from tests.conftest import batch, stir
 
@@ -33,29 +35,22 @@ def test_a_checkpoint_needs_nothing_else(checkpoint):
     assert (opened.name, opened.classes, opened.preprocessing) == (CARD.network, CARD.classes, CARD.preprocessing)
     assert opened.notes == ("for research only",)
     assert torch.equal(opened.network(batch(2, 3, 48, 48)), network(batch(2, 3, 48, 48)))
-    with pytest.raises(BadOption, match="c.safetensors is a checkpoint.*leave out --weights"):
+    with pytest.raises(BadOption, match="c.safetensors includes weights: leave out --weights"):
         load_network(path, "w.pt")
     with pytest.raises(BadOption, match="leave out --classes"):
-        load_network(path, None, ["cat", "dog"])
+        load_network(path, None, InputOptions(classes=("cat", "dog")))
     with pytest.raises(BadOption, match="is a checkpoint.*instead of the network's name, without --weights"):
         load_network("resnet20", path)
 
 
-def test_another_size_is_noticed_where_the_trained_one_is_known(checkpoint, tmp_path):
-    opened = load_network(checkpoint()[0], None)
-    assert opened.with_size(None) is opened.with_size(48) is opened
-    small = opened.with_size(32)
+def test_another_size_is_noticed_where_the_trained_one_is_known(checkpoint):
+    path = checkpoint()[0]
+    assert load_network(path, None, InputOptions(size=48)).notes == ("for research only",)
+    small = load_network(path, None, InputOptions(size=32))
     assert small.preprocessing == squashed(32)
     assert small.notes[-1] == "these weights were trained on images of side 48, not --size 32"
-    assert load_network(NAME, None).with_size(32).notes == ()
-
-
-def test_preprocessing_that_is_not_the_networks_usual_is_noticed(checkpoint):
-    other = replace(CARD, preprocessing=squashed(48, (0.5, 0.5, 0.5)), note="")
-    opened = load_network(checkpoint(other)[0], None)
-    assert opened.preprocessing.mean == (0.5, 0.5, 0.5)
-    assert "mean 0.5 0.5 0.5" in opened.notes[0]
-    assert "mean 0.485 0.456 0.406" in opened.notes[0]
+    assert small.origin == "--size; otherwise of the checkpoint"
+    assert load_network(NAME, None, InputOptions(size=32)).notes == ()
 
 
 def test_weights_say_how_many_classes_there_are(tmp_path):
@@ -65,7 +60,7 @@ def test_weights_say_how_many_classes_there_are(tmp_path):
     assert opened.classes == ("0", "1", "2", "3", "4")
     assert opened.network(batch(1, 3, 32, 32)).shape == (1, 5)
     with pytest.raises(BadFile, match="predicts 5 classes, but 2 class names were given"):
-        load_network(NAME, str(path), ["cat", "dog"])
+        load_network(NAME, str(path), InputOptions(classes=("cat", "dog")))
 
 
 def test_a_thousand_outputs_of_an_imagenet_network_have_its_names(tmp_path):
@@ -73,56 +68,111 @@ def test_a_thousand_outputs_of_an_imagenet_network_have_its_names(tmp_path):
     torch.save({f"module.{k}": t for k, t in find_network(NAME).build(1000).state_dict().items()}, path)
     opened = load_network(NAME, str(path))
     assert opened.classes == imagenet_classes()
-    assert opened.notes == ("w.pth has 1000 outputs: assuming the classes of ImageNet; pass --classes for others",)
-    mine = [f"kind {k}" for k in range(1000)]
-    opened = load_network(NAME, str(path), mine)
-    assert opened.classes == tuple(mine)
+    assert opened.notes[0] == "w.pth has 1000 outputs: assuming the classes of ImageNet; pass --classes for others"
+    mine = tuple(f"kind {k}" for k in range(1000))
+    opened = load_network(NAME, str(path), InputOptions(36, 32, (0.5,) * 3, (0.5,) * 3, mine))
+    assert opened.classes == mine
     assert not opened.notes
     cifar = tmp_path / "cifar.pth"
     torch.save(find_network("resnet20").build(1000).state_dict(), cifar)
     assert load_network("resnet20", str(cifar)).classes[0] == "0"  # not a network of ImageNet
 
 
-def test_raw_weights_are_given_what_is_said_and_a_note_says_it(tmp_path):
+def test_the_user_decides_how_images_are_prepared_and_defaults_are_named(tmp_path):
     path = tmp_path / "w.safetensors"
     save_file(find_network("resnet20").build(3).state_dict(), path)
-    opened = load_network("resnet20", str(path))
-    usual = opened.with_options(WeightsOptions())
-    assert usual.preprocessing == opened.preprocessing
-    assert usual.preprocessing.sentence() in usual.notes[-1]
-    said = opened.with_options(WeightsOptions("squash", 40, (0.4914, 0.4822, 0.4465), (0.2, 0.2, 0.2)))
-    assert said.preprocessing == squashed(40, (0.4914, 0.4822, 0.4465), (0.2, 0.2, 0.2))
-    assert "both sides to 40" in said.notes[-1]
-    assert opened.with_options(WeightsOptions("crop", 64)).preprocessing == replace(
-        opened.preprocessing.at(64), squash=False
-    )
+    usual = load_network("resnet20", str(path))
+    assert usual.origin == "the default of cifar:resnet20"
+    note = "w.safetensors does not include preprocessing; size, resize, mean, std: the default of cifar:resnet20"
+    assert usual.notes[-1].startswith(note)
+    sized = load_network("resnet20", str(path), InputOptions(size=64))
+    assert sized.preprocessing.size == 64
+    assert sized.origin == "--size; otherwise the default of cifar:resnet20"
+    assert "preprocessing; resize, mean, std: the default" in sized.notes[-1]
+    colors = {"mean": (0.4914, 0.4822, 0.4465), "std": (0.2, 0.2, 0.2)}
+    given = load_network("resnet20", str(path), InputOptions("squash", 40, **colors))
+    assert given.preprocessing == squashed(40, *colors.values())
+    assert given.notes == ()
 
 
-def test_outputs_are_put_into_the_order_of_the_classes(tmp_path):
-    path = tmp_path / "w.safetensors"
-    trained = stir(find_network("resnet20").build(3, seed=1))
-    save_file(trained.state_dict(), path)
-    opened = load_network("resnet20", str(path), ["Alarm Clock", "owl", "cat"])
-    ordered = opened.with_class_order(["alarm_clock", "cat", "owl"])
-    assert ordered.classes == ("alarm_clock", "cat", "owl")
-    x = batch(2, 3, 32, 32)
-    torch.testing.assert_close(ordered.network(x), trained(x)[:, [0, 2, 1]])
-    assert ordered.with_class_order(["alarm_clock", "cat", "yak"]) is ordered
-
-
-def test_what_weights_know_themselves_is_not_said(checkpoint):
-    opened = load_network(checkpoint()[0], None)
-    assert opened.with_options(WeightsOptions()) is opened
-    for said, flag in (
-        (WeightsOptions(size=32), "--size"),
-        (WeightsOptions("squash"), "--resize"),
-        (WeightsOptions(std=(1, 1, 1)), "--std"),
+def test_a_checkpoint_includes_what_is_not_to_be_given(checkpoint):
+    path = checkpoint()[0]
+    for given, flag in (
+        (InputOptions("squash"), "--resize"),
+        (InputOptions(crop_pct=0.9), "--crop-pct"),
+        (InputOptions(std=(1, 1, 1)), "--std"),
     ):
         with pytest.raises(BadOption, match=f"includes its preprocessing and classes: leave out {flag}"):
-            opened.with_options(said)
-    for wrong in ({"resize": "stretch"}, {"std": (0, 1, 1)}, {"mean": (0.5, 0.5)}, {"size": 0}):
-        with pytest.raises(BadOption):
-            WeightsOptions(**wrong)
+            load_network(path, None, given)
+
+
+def test_a_folder_of_timm_is_a_network(tmp_path):
+    trained = stir(timm.create_model("test_resnet", num_classes=3).eval())
+    config = {"input_size": [3, 48, 48], "crop_pct": 0.75, "mean": [0.1, 0.2, 0.3], "interpolation": "bilinear"}
+    timm.models.save_for_hf(trained, tmp_path, model_config={"pretrained_cfg": config}, safe_serialization=True)
+    content = json.loads((tmp_path / "config.json").read_text())
+    content["pretrained_cfg"] |= config
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    opened = load_network(str(tmp_path))
+    assert opened.name == "timm:test_resnet"
+    x = batch(2, 3, 48, 48)
+    assert torch.equal(opened.network(x), trained(x))
+    preprocessing = opened.preprocessing
+    assert (preprocessing.size, preprocessing.resize, preprocessing.mean) == (48, 64, (0.1, 0.2, 0.3))
+    assert opened.origin == "from config.json"
+    assert opened.notes == ()
+    beside = load_network(NAME, str(tmp_path / "model.safetensors"), InputOptions(size=96))
+    assert (beside.preprocessing.size, beside.preprocessing.resize) == (96, 128)
+
+
+@pytest.fixture
+def huggingface(tmp_path):
+    """A model folder as transformers writes it."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", id2label={0: "cat", 1: "owl"}
+    )
+    network = stir(transformers.ResNetForImageClassification(config).eval())
+    network.save_pretrained(tmp_path)
+    processor = {"do_resize": True, "size": {"shortest_edge": 48}, "crop_pct": 0.875, "resample": 3}
+    processor |= {"do_normalize": True, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    return tmp_path, network
+
+
+def test_a_folder_of_hugging_face_is_a_network(huggingface):
+    folder, trained = huggingface
+    opened = load_network(str(folder))
+    assert (opened.name, opened.classes) == ("huggingface:resnet", ("cat", "owl"))
+    assert opened.preprocessing == Preprocessing(48, 54, (0.5,) * 3, (0.25,) * 3, "bicubic")
+    x = batch(2, 3, 48, 48)
+    assert torch.equal(opened.network(x).logits, trained(x).logits)
+    assert domainadaptor.adapt(opened.network, "adamixbn")(x).shape == (2, 2)
+
+
+def test_a_packed_network_is_the_loaded_one(huggingface, tmp_path):
+    path = tmp_path / "packed.safetensors"
+    torch.save(stir(find_network(NAME).build(2)).state_dict(), tmp_path / "w.pth")
+    own = load_network(NAME, str(tmp_path / "w.pth"), InputOptions(110, 96, classes=("a", "b")))
+    for loaded in (own, load_network(str(huggingface[0]), inputs=InputOptions(size=32))):
+        save_checkpoint(path, loaded.to_checkpoint())
+        opened = load_network(str(path))
+        assert (opened.classes, opened.preprocessing) == (loaded.classes, loaded.preprocessing)
+        x = batch(2, 3, 32, 32)
+        source, packed = (domainadaptor.adapt(each.network, "source")(x) for each in (loaded, opened))
+        assert torch.equal(source, packed)
+
+
+def test_folders_that_are_no_models_are_explained(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(BadFile, match=r"No weights in .* expected model.safetensors"):
+        load_network(str(tmp_path))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(BadFile, match="names no network"):
+        load_network(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(BadOption, match="cannot build an image classifier of model_type 'bert'"):
+        load_network(str(tmp_path))
 
 
 def test_random_weights_are_called_so():
@@ -149,5 +199,5 @@ def test_other_words_are_explained(network, error, hint):
 def test_a_published_network_has_the_names_of_its_classes(data_root):
     opened = load_network("resnet20", "pretrained", root=data_root)
     assert opened.classes[3] == "cat"
-    assert opened.trained_at == 32
+    assert opened.preprocessing.size == 32
     assert not opened.random

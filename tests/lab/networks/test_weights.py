@@ -247,7 +247,7 @@ def test_preprocessing_follows_the_published_file(tmp_path):
     state = torchvision.models.resnet50(num_classes=3).state_dict()
     for file, resize in (("resnet50-0676ba61.pth", 256), ("resnet50-11ad3fa6.pth", 232), ("mine.pth", 232)):
         torch.save(state, tmp_path / file)
-        assert load_network("resnet50", str(tmp_path / file), ["a", "b", "c"]).preprocessing.resize == resize
+        assert load_network("resnet50", str(tmp_path / file)).preprocessing.resize == resize
 
 
 def test_a_head_without_bias_is_taken_for_one(tmp_path):
@@ -257,6 +257,6 @@ def test_a_head_without_bias_is_taken_for_one(tmp_path):
     path = tmp_path / "best.pth"
     torch.save({"model": prefixed(trained.state_dict(), "backbone."), "opt": {"param_groups": []}}, path)
     opened = load_network("resnet20", str(path))
-    assert opened.notes == ("best.pth has a head without bias",)
+    assert opened.notes[0] == "best.pth has a head without bias"
     x = batch(2, 3, 32, 32)
     assert torch.equal(opened.network(x), trained(x))

@@ -4,13 +4,14 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from PIL import Image
 
 from domainadaptor.errors import BadOption
+from domainadaptor.lab.data.locate import fold, some
 from domainadaptor.options import suggestion
 
 Split = Literal["train", "val", "test"]
@@ -82,6 +83,25 @@ class DomainDataset:
         """Return the names of all domains but one."""
         self.domain(name)
         return [other for other in self.domains if other != name]
+
+    def with_classes(self, classes: Sequence[str]) -> "DomainDataset":
+        """Return the same with labels that index other classes: all of its own, in any order and spelling, and more."""
+        if self.classes == tuple(classes):
+            return self
+        known = {fold(name): label for label, name in enumerate(classes)}
+        known |= {name: label for label, name in enumerate(classes)}
+        labels = [known.get(name, known.get(fold(name), -1)) for name in self.classes]
+        if unknown := [name for name, label in zip(self.classes, labels, strict=True) if label < 0]:
+            raise BadOption(
+                f"{self.name}: the network does not predict {some(unknown)}; it predicts {some(classes)}. Name class "
+                "folders like the network's classes, or train a network on these"
+            )
+
+        def relabeled(domain: Domain) -> Domain:
+            examples = (example._replace(label=labels[example.label]) for example in domain.examples)
+            return replace(domain, examples=tuple(examples))
+
+        return replace(self, classes=tuple(classes), domains={n: relabeled(d) for n, d in self.domains.items()})
 
     def fingerprint(self) -> str:
         """Return a hash of classes, domains, labels, split and images that does not depend on where they are stored.

@@ -7,7 +7,7 @@ from PIL import Image
 from torch import Tensor
 from torchvision import transforms
 
-from domainadaptor.errors import BadFile
+from domainadaptor.errors import BadFile, BadOption
 
 INTERPOLATIONS = tuple(mode.value for mode in transforms.InterpolationMode)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -24,6 +24,14 @@ class Preprocessing:
     std: tuple[float, ...] = IMAGENET_STD
     interpolation: str = "bilinear"
     squash: bool = False  # resize both sides, ignoring the aspect ratio
+
+    def __post_init__(self) -> None:
+        if not 0 < self.size <= self.resize:
+            raise BadOption(f"expected a size above 0 and a resize of at least that, got {self.size} and {self.resize}")
+        if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
+            raise BadOption(f"expected three means and three positive deviations, got {self.mean}, {self.std}")
+        if self.interpolation not in INTERPOLATIONS:
+            raise BadOption(f"interpolation {self.interpolation!r}: expected one of {', '.join(INTERPOLATIONS)}")
 
     def at(self, size: int) -> "Preprocessing":
         """Return the same for another input size, keeping the same share of the image."""

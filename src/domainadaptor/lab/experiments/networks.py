@@ -10,7 +10,8 @@ from domainadaptor.errors import AdaptationError
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.registry import data_options
 from domainadaptor.lab.experiments.file_model import FileModel, Names, problem_of
-from domainadaptor.lab.networks.weights import WeightsOptions, is_weights_file
+from domainadaptor.lab.networks.inputs import InputOptions
+from domainadaptor.lab.networks.weights import is_weights_file
 from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.lab.records.base import Options
 from domainadaptor.lab.records.training import TrainingRequest, TrainingSettings
@@ -43,7 +44,7 @@ class LocatedNetwork:
     command: str = ""  # that makes it
     missing: str = ""  # why it cannot be used
     training: TrainingRequest | None = None
-    raw: WeightsOptions = field(default_factory=WeightsOptions)  # preprocessing and classes given for a file of weights
+    raw: InputOptions = field(default_factory=InputOptions)  # preprocessing and classes given for a file of weights
 
     def may_be_trained_by(self, training: TrainingRequest | None) -> bool:
         """Return whether a training has the same settings, or either is unknown."""

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 import domainadaptor
-from domainadaptor.errors import AdaptationError, BadFile, BadOption
+from domainadaptor.errors import AdaptationError, BadFile
 from domainadaptor.lab.data.domains import DomainDataset, Split
 from domainadaptor.lab.data.image_cache import DomainImages
+from domainadaptor.lab.data.locate import some
 from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.data.registry import open_dataset
 from domainadaptor.lab.environment import environment
@@ -99,9 +100,9 @@ class Runner:
         return build(head | content)
 
     def _evaluate(self, spec: RunSpec, progress: Counted) -> dict[str, Any]:
-        dataset = self.dataset(spec.dataset, spec.data_options)
-        opened = self._open_for(spec)
-        cautions = [*_check_classes(opened, dataset), *self._source_cautions(spec)]
+        opened = self.open(spec.network)
+        dataset, cautions = self._labeled(spec, opened)
+        cautions += self._source_cautions(spec)
         test, segments = self.stream(spec, opened)
         own = options_from(
             spec.method,
@@ -133,15 +134,15 @@ class Runner:
         return {"images": images, "skipped": skipped, "classes": dataset.classes, "cautions": cautions, **found}
 
     def _measure(self, spec: RunSpec) -> dict[str, Any]:
-        opened = self._open_for(spec)
-        dataset = self.dataset(spec.dataset, spec.data_options)
+        opened = self.open(spec.network)
+        dataset, _ = self._labeled(spec, opened)
         inputs = MeasurementInputs(opened, dataset, *self.stream(spec, opened), spec.network.path)
         values = find_measurement(spec.measure)(inputs, **spec.options)
         return {"values": values.model_dump(mode="json", by_alias=True), "notes": opened.notes}
 
     def stream(self, spec: RunSpec, opened: LoadedNetwork) -> tuple[SegmentLoader, list[Segment]]:
         """Return the images of a run and their order."""
-        dataset, seen = self.dataset(spec.dataset, spec.data_options), self._seen(spec)
+        (dataset, _), seen = self._labeled(spec, opened), self._seen(spec)
         images = {domain: self._images_of(spec, domain, opened.preprocessing) for domain in spec.domains}
         items = {
             domain: shuffled(_items(dataset, domain, "val" if domain in seen else "test"), spec.order, spec.images)
@@ -176,7 +177,7 @@ class Runner:
         key = _network_key(network)
         if self._network is None or self._network[0] != key:
             argument = str(network.path or network.argument)
-            opened = load_network(argument, network.weights, network.raw.classes, self.root).with_options(network.raw)
+            opened = load_network(argument, network.weights, network.raw, self.root)
             known = self._kept.get(("network", key))
             if network.path is not None and known is not None and digest_of(network.path) != known[0].sha256:
                 raise BadFile(f"{argument!r} was replaced during the run; repeat the command to use the new file")
@@ -184,13 +185,14 @@ class Runner:
             self._network = key, opened
         return self._network[1]
 
-    def _open_for(self, spec: RunSpec) -> LoadedNetwork:
-        """Return the network of a run, with its outputs in the order of the data set's classes if they have names."""
-        opened = self.open(spec.network)
-        if spec.network.raw.classes:
-            opened = opened.with_class_order(self.dataset(spec.dataset, spec.data_options).classes)
-            self._network = _network_key(spec.network), opened
-        return opened
+    def _labeled(self, spec: RunSpec, opened: LoadedNetwork) -> tuple[DomainDataset, list[str]]:
+        """Return the data set with labels by the network's outputs, and a caution if those have no names."""
+        dataset = self.dataset(spec.dataset, spec.data_options)
+        if opened.classes == tuple(map(str, range(len(dataset.classes)))) != dataset.classes:
+            text = f"the outputs of {opened.name} have no names: taken as {some(dataset.classes)}, in this order"
+            return dataset, [text]
+        key = _key(spec.dataset, spec.data_options), opened.classes
+        return self._once(lambda: dataset.with_classes(opened.classes), "labels", *key), []
 
     def sources_of(self, network: LocatedNetwork, dataset: str, options: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the domains of a data set that a network was trained on: same name, or same images."""
@@ -286,24 +288,6 @@ def _items(dataset: DomainDataset, domain: str, part: Split) -> list[ImageRef]:
     found = dataset.domain(domain)
     wanted = {example.name for example in found.select(part)}
     return [ImageRef(domain, at, example.label) for at, example in enumerate(found.examples) if example.name in wanted]
-
-
-def _check_classes(opened: LoadedNetwork, dataset: DomainDataset) -> list[str]:
-    """Refuse a network for other classes; return a warning if its outputs have no names."""
-    own, wanted = tuple(opened.classes), tuple(dataset.classes)
-    if own == wanted:
-        return []
-    if own == tuple(map(str, range(len(wanted)))):
-        return [f"the outputs of {opened.name} have no names: taken as {_some(wanted)}, in this order"]
-    raise BadOption(
-        f"{opened.name} has {len(own)} classes ({_some(own)}), {dataset.name} has {len(wanted)} ({_some(wanted)}): "
-        "expected the same in the same order. Name the class folders like the network's classes, or train a network "
-        "on these"
-    )
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
 
 
 def _weights_digest(network: nn.Module) -> str:

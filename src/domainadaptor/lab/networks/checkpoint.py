@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from domainadaptor import method_info
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.lab.data.preprocessing import INTERPOLATIONS, Preprocessing
+from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.files import replacing
 from domainadaptor.lab.networks.context import ContextNetwork
 from domainadaptor.lab.networks.heads import remove_head_bias
 from domainadaptor.lab.networks.weights import EXTRA_HEADS, check_values, load_weights
-from domainadaptor.lab.networks.zoo import find_network
+from domainadaptor.lab.networks.zoo import NetworkSpec, find_network, huggingface_network
 from domainadaptor.lab.records.base import summary
 from domainadaptor.norms.instance_aware import make_instance_aware
 from domainadaptor.options import check_choice
@@ -48,6 +48,7 @@ class CheckpointCard:
     metrics: dict[str, JsonValue] = Field(default_factory=dict)
     heads: tuple[str, ...] = ()  # trained besides the network
     note: str = ""  # a caveat for every number that depends on these weights
+    config: dict[str, JsonValue] = Field(default_factory=dict)  # of a Hugging Face model
 
     @field_validator("classes", "heads", "sources")
     @classmethod
@@ -56,16 +57,9 @@ class CheckpointCard:
             raise ValueError(f"expected different names, got {', '.join(names)}")
         return names
 
-    @field_validator("preprocessing")
-    @classmethod
-    def _check_preprocessing(cls, given: Preprocessing) -> Preprocessing:
-        if not 0 < given.size <= given.resize:
-            raise ValueError(f"expected a size above 0 and a resize of at least that, got {given.size}, {given.resize}")
-        if len(given.mean) != 3 or len(given.std) != 3 or min(given.std) <= 0:
-            raise ValueError(f"expected three means and three positive deviations, got {given.mean}, {given.std}")
-        if given.interpolation not in INTERPOLATIONS:
-            raise ValueError(f"interpolation {given.interpolation!r}: expected one of {', '.join(INTERPOLATIONS)}")
-        return given
+    def spec(self) -> NetworkSpec:
+        """Return the network that the card names."""
+        return huggingface_network(self.config) if self.config else find_network(self.network)
 
 
 _CARD = TypeAdapter(CheckpointCard)
@@ -82,7 +76,8 @@ class Checkpoint:
     def build(self, where: Path = Path("the checkpoint")) -> nn.Module:
         """Return the network with its weights, in eval mode."""
         card = self.card
-        network = make_network(card.network, len(card.classes), head_bias=card.head_bias, norm=card.norm)
+        spec = card.spec()
+        network = make_network(spec, len(card.classes), head_bias=card.head_bias, norm=card.norm)
         if card.context:
             network = ContextNetwork(network, card.context)
         load_weights(network, self.tensors, where, card.classes)
@@ -101,15 +96,16 @@ def heads_for(method: str, heads: Mapping[str, Mapping[str, Tensor]]) -> dict[st
     return {option: heads[head] for option, head in wanted.items() if option in options and head in heads}
 
 
-def make_network(name: str, classes: int, *, head_bias: bool, norm: str, seed: int = 0) -> nn.Module:
+def make_network(network: str | NetworkSpec, classes: int, *, head_bias: bool, norm: str, seed: int = 0) -> nn.Module:
     """Build a network with random weights, a head for the given number of classes, and the given norm layers."""
     check_choice("norm", norm, get_args(Norm))
-    network = find_network(name).build(classes, seed)
+    spec = find_network(network) if isinstance(network, str) else network
+    built = spec.build(classes, seed)
     if not head_bias:
-        remove_head_bias(network, classes)
+        remove_head_bias(built, classes)
     if norm == "iabn":
-        make_instance_aware(network)
-    return network
+        make_instance_aware(built)
+    return built
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -176,7 +172,7 @@ def _read_card(text: str, path: Path) -> CheckpointCard:
         )
     try:
         card = _CARD.validate_json(json.dumps(entry))  # JSON lists become tuples
-        find_network(card.network)
+        card.spec()
     except ValidationError as error:
         raise BadFile(f"{str(path)!r}: invalid card: {summary(error)}; {_EDITED}") from error
     except BadOption as error:

@@ -1,30 +1,29 @@
-"""Networks with their weights, ready to use: a checkpoint, or a name with weights from a file."""
+"""Networks with their weights, ready to use: a checkpoint, a model folder, or a name with weights from a file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from domainadaptor.errors import BadOption
-from domainadaptor.lab.data.locate import fold
+from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.preprocessing import Preprocessing
-from domainadaptor.lab.networks.checkpoint import is_checkpoint, load_checkpoint
+from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, is_checkpoint, load_checkpoint
 from domainadaptor.lab.networks.heads import remove_head_bias
+from domainadaptor.lab.networks.inputs import CONFIG, InputOptions, WeightsConfig, read_config
 from domainadaptor.lab.networks.pretrained import find_pretrained, imagenet_classes
 from domainadaptor.lab.networks.weights import (
     PICKLED,
-    WeightsOptions,
     count_classes,
-    is_weights_file,
-    load_tensors,
+    includes_weights,
     load_weights,
     match_names,
     read_weights,
 )
-from domainadaptor.lab.networks.zoo import NetworkSpec, find_network
+from domainadaptor.lab.networks.zoo import NetworkSpec, find_network, huggingface_network
+
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # in a model folder
 
 
 @dataclass(frozen=True)
@@ -35,120 +34,167 @@ class LoadedNetwork:
     name: str
     classes: tuple[str, ...]
     preprocessing: Preprocessing
-    trained_at: int | None = None  # side of the training images, if known
+    origin: str  # of the preprocessing
     notes: tuple[str, ...] = ()  # caveats to show with every result
     random: bool = False  # no weights were given
     heads: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)  # trained besides the network
     dataset: str = ""  # it was trained on, if known
     recipe: Mapping[str, Any] = field(default_factory=dict)  # it was trained with
     sources: tuple[str, ...] = ()  # domains it was trained on
-    file: str = ""  # third-party weights file, which does not include preprocessing
+    head_bias: bool = True
+    config: Mapping[str, Any] = field(default_factory=dict)  # of a Hugging Face model
 
-    def with_size(self, size: int | None) -> "LoadedNetwork":
-        """Return the same for another input size, with a note if the training size is known; None changes nothing."""
-        if size is None or size == self.preprocessing.size:
-            return self
-        notes = self.notes
-        if self.trained_at is not None:
-            notes += (f"these weights were trained on images of side {self.trained_at}, not --size {size}",)
-        return replace(self, preprocessing=self.preprocessing.at(size), notes=notes)
+    def preprocessing_sentence(self) -> str:
+        """Return the preprocessing in words, and where it comes from."""
+        return f"{self.preprocessing.sentence()} ({self.origin})"
 
-    def with_options(self, options: WeightsOptions) -> "LoadedNetwork":
-        """Return the same with the user's options for third-party weights, and a note on the preprocessing."""
-        if not self.file:
-            replace(options, classes=()).refuse(self.name)
-            return self
-        own = options.apply_to(self.preprocessing)
-        note = (
-            f"{self.file} does not include preprocessing; using {own.sentence()}. Third-party weights usually need "
-            "their own preprocessing: pass --resize, --size, --mean and --std"
+    def to_checkpoint(self) -> Checkpoint:
+        """Return a checkpoint with the weights, the classes and the preprocessing."""
+        card = CheckpointCard(
+            self.name,
+            self.classes,
+            self.preprocessing,
+            head_bias=self.head_bias,
+            config=dict(self.config),
+            note="; ".join(self.notes),
         )
-        return replace(self, preprocessing=own, notes=(*self.notes, note))
+        return Checkpoint(card, self.network.state_dict())
 
-    def with_class_order(self, classes: Sequence[str]) -> "LoadedNetwork":
-        """Return the same with its outputs, in place, in the order of these classes, if it has the same classes."""
-        own = {fold(name): at for at, name in enumerate(self.classes)}
-        wanted = [own.get(fold(name)) for name in classes]
-        if self.classes == tuple(classes) or len(own) != len(wanted) or None in wanted:
+    def with_inputs(self, inputs: InputOptions) -> "LoadedNetwork":
+        """Return the same with the user's preprocessing."""
+        given = [name for name in inputs.settings() if name != "classes"]
+        if not given:
             return self
-        state = self.network.state_dict()
-        rows = torch.tensor(wanted)
-        head = {name: state[name][rows] for name in find_network(self.name).head_tensors() if name in state}
-        load_tensors(self.network, {**state, **head})
-        return replace(self, classes=tuple(classes))
+        origin = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        return replace(
+            self, preprocessing=inputs.apply_to(self.preprocessing), origin=f"{origin}; otherwise {self.origin}"
+        )
 
 
 def load_network(
-    network: str, weights: str | None, classes: Sequence[str] = (), root: Path | None = None, seed: int = 0
+    network: str,
+    weights: str | None = None,
+    inputs: InputOptions | None = None,
+    root: Path | None = None,
+    seed: int = 0,
 ) -> LoadedNetwork:
     """Load a network in eval mode.
 
     Args:
-        network: The name of a network, or a checkpoint file.
+        network: The name of a network, a checkpoint file, or a folder of timm or Hugging Face with a config.json.
         weights: A file, or "pretrained" for published weights on this machine; None or "none" for random weights.
-        classes: Class names. Default: those of the published network, or numbers.
+        inputs: The user's preprocessing and class names. Default: those of the checkpoint, of config files beside the
+            weights, or of the published network.
         root: Folder of data sets and published weights.
         seed: Seed of random weights.
     """
-    if is_weights_file(network):
-        return _from_checkpoint(Path(network), weights, classes)
-    spec = find_network(network)
-    if weights is None or weights == "none":
-        names = tuple(classes) or _numbers(spec.classes)
-        return LoadedNetwork(spec.build(len(names), seed), spec.name, names, spec.preprocessing, random=True)
-    if weights != "pretrained":
-        return _from_file(spec, Path(weights), classes)
-    found = find_pretrained(spec, root)
-    names = tuple(classes) or found.classes
-    built = spec.build(len(names))
-    load_weights(built, found.tensors, Path(found.origin), names)
-    own = found.preprocessing
-    return LoadedNetwork(built, spec.name, names, own, own.size, (found.note,) if found.note else ())
+    inputs = inputs or InputOptions()
+    if includes_weights(network):
+        if weights:
+            raise BadOption(f"{network} includes weights: leave out --weights")
+        found = _from_folder(Path(network), inputs) if Path(network).is_dir() else _from_checkpoint(network, inputs)
+    elif weights in (None, "none"):
+        spec = find_network(network)
+        names = inputs.classes or _numbers(spec.classes)
+        usual = f"the default of {spec.name}"
+        found = LoadedNetwork(spec.build(len(names), seed), spec.name, names, spec.preprocessing, usual, random=True)
+    elif weights == "pretrained":
+        found = _pretrained(find_network(network), inputs, root)
+    else:
+        found = _from_file(find_network(network), Path(str(weights)), inputs)
+    return found.with_inputs(inputs)
 
 
-def _from_checkpoint(path: Path, weights: str | None, classes: Sequence[str]) -> LoadedNetwork:
-    if path.name.lower().endswith(PICKLED):
-        raise BadOption(f"{str(path)!r} holds weights only. Pass the network's name and --weights {path.name}")
-    for option, given in (("--weights", weights), ("--classes", classes)):
-        if given:
-            raise BadOption(f"{path.name} is a checkpoint, which includes weights and classes: leave out {option}")
+def _from_checkpoint(network: str, inputs: InputOptions) -> LoadedNetwork:
+    path = Path(network)
+    if network.lower().endswith(PICKLED):
+        raise BadOption(f"{network!r} holds weights only. Pass the network's name and --weights {path.name}")
+    inputs.refuse(path.name, allowed=["size"])
     checkpoint = load_checkpoint(path)
     card = checkpoint.card
     notes = [card.note] if card.note else []
-    usual, own = find_network(card.network).preprocessing, card.preprocessing
-    if (usual.mean, usual.std, usual.interpolation) != (own.mean, own.std, own.interpolation):
-        notes.append(
-            f"{path.name} was trained with different preprocessing from the default of {card.network}; using its own "
-            f"({own.sentence()}) instead of the default ({usual.sentence()})"
-        )
-    loaded = LoadedNetwork(checkpoint.build(path), card.network, card.classes, own, own.size, tuple(notes))
-    return replace(loaded, heads=checkpoint.heads, dataset=card.dataset, recipe=card.recipe, sources=card.sources)
+    trained_at = card.preprocessing.size
+    if inputs.size not in (None, trained_at):
+        notes.append(f"these weights were trained on images of side {trained_at}, not --size {inputs.size}")
+    return LoadedNetwork(
+        checkpoint.build(path),
+        card.network,
+        card.classes,
+        card.preprocessing,
+        "of the checkpoint",
+        tuple(notes),
+        heads=checkpoint.heads,
+        dataset=card.dataset,
+        recipe=card.recipe,
+        sources=card.sources,
+    )
 
 
-def _from_file(spec: NetworkSpec, path: Path, classes: Sequence[str]) -> LoadedNetwork:
+def _from_folder(folder: Path, inputs: InputOptions) -> LoadedNetwork:
+    config = read_config(folder)
+    file = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
+    if file is None:
+        raise BadFile(f"No weights in {str(folder)!r}, which has {CONFIG}: expected {' or '.join(_WEIGHTS)} there")
+    if config.network is None and config.model is None:
+        raise BadFile(f"{str(folder / CONFIG)!r} names no network: expected architecture (timm) or model_type in it")
+    spec = huggingface_network(config.model) if config.model else find_network(f"timm:{config.network}")
+    return _from_file(spec, file, inputs)
+
+
+def _pretrained(spec: NetworkSpec, inputs: InputOptions, root: Path | None) -> LoadedNetwork:
+    inputs.refuse(f"{spec.name} with published weights", allowed=["size", "classes"])
+    found = find_pretrained(spec, root)
+    names = inputs.classes or found.classes
+    built = spec.build(len(names))
+    load_weights(built, found.tensors, Path(found.origin), names)
+    own, notes = found.preprocessing, [found.note] if found.note else []
+    if inputs.size not in (None, own.size):
+        notes.append(f"these weights were trained on images of side {own.size}, not --size {inputs.size}")
+    return LoadedNetwork(built, spec.name, names, own, "of the published weights", tuple(notes))
+
+
+def _from_file(spec: NetworkSpec, path: Path, inputs: InputOptions) -> LoadedNetwork:
     if path.is_file() and is_checkpoint(path):
         raise BadOption(
             f"{str(path)!r} is a checkpoint, which includes its network, classes and preprocessing. Pass it instead of "
             "the network's name, without --weights"
         )
-    tensors = read_weights(path)
-    network, names, notes = spec.build(len(classes) or spec.classes), tuple(classes), []
+    tensors, config = read_weights(path), read_config(path.parent)
+    network, names, notes = spec.build(len(inputs.classes) or spec.classes), inputs.classes, []
     if not names:
         held = count_classes(tensors, network, spec.head_tensors()) or spec.classes
-        names = _numbers(held)
+        names = config.classes if len(config.classes) == held else _numbers(held)
         if held != spec.classes:
             network = spec.build(held)
-        elif held == len(imagenet_classes()):
+        elif held == len(imagenet_classes()) and not config.classes:
             names = imagenet_classes()
             notes.append(f"{path.name} has {held} outputs: assuming the classes of ImageNet; pass --classes for others")
     given = match_names(tensors, own := network.state_dict())
     missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
-    if len(missing) == 1 and missing[0] in spec.head_tensors() and missing[0].endswith("bias"):
+    head_bias = not (len(missing) == 1 and missing[0] in spec.head_tensors() and missing[0].endswith("bias"))
+    if not head_bias:
         remove_head_bias(network, len(names))
         notes.append(f"{path.name} has a head without bias")
     load_weights(network, tensors, path, names)
-    usual = spec.by_file.get(path.name, spec.preprocessing)
-    return LoadedNetwork(network, spec.name, names, usual, notes=tuple(notes), file=path.name)
+    usual, origin = _usual(spec, path, config)
+    if config.preprocessing is None and (left := inputs.left_open()):
+        notes.append(
+            f"{path.name} does not include preprocessing; {', '.join(left)}: {origin}. Third-party weights usually "
+            f"need their own: pass {', '.join(f'--{name}' for name in left)}, or pack them with the weights "
+            "(`domainadaptor pack`)"
+        )
+    return LoadedNetwork(
+        network, spec.name, names, usual, origin, tuple(notes), head_bias=head_bias, config=spec.config
+    )
+
+
+def _usual(spec: NetworkSpec, path: Path, config: WeightsConfig) -> tuple[Preprocessing, str]:
+    """Return the preprocessing for third-party weights, and where it comes from."""
+    if config.preprocessing is not None:
+        return config.preprocessing, f"from {config.file}"
+    if path.name in spec.by_file:
+        return spec.by_file[path.name], f"torchvision's for {path.name}"
+    return spec.preprocessing, f"the default of {spec.name}"
 
 
 def _numbers(count: int) -> tuple[str, ...]:

@@ -29,4 +29,4 @@ def _before_step(network: nn.Module, images: Tensor) -> Tensor:
     try:
         return adapt(network, "tent").adapt(images).before
     except UnsupportedNetwork:  # no norm layer can be replaced, so none is
-        return adapt(network, "source")(images)
+        return adapt(network, "source").adapt(images).before

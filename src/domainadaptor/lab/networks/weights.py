@@ -7,7 +7,6 @@ import warnings
 import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.lab.data.preprocessing import Preprocessing
-from domainadaptor.options import check_choice, check_count, check_number
+from domainadaptor.errors import BadFile
+from domainadaptor.lab.networks.inputs import CONFIG
 
-RESIZES = ("crop", "squash")
 PICKLED = (".pt", ".pth", ".th", ".tar", ".bin", ".ckpt", ".pkl", ".t7")
 EXTRA_HEADS = "heads."  # prefix of the tensors that a checkpoint holds besides its network
 _COUNTER = "num_batches_tracked"  # missing in old files
@@ -42,6 +39,11 @@ _HARMLESS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
 def is_weights_file(name: str) -> bool:
     """Return whether this is the name of a weights file, not of a network."""
     return name.lower().endswith((".safetensors", *PICKLED))
+
+
+def includes_weights(name: str) -> bool:
+    """Return whether this is the name of a weights file or of a model folder, not of a network."""
+    return is_weights_file(name) or (Path(name) / CONFIG).is_file()
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -190,57 +192,3 @@ def check_values(weights: Mapping[str, Tensor], path: Path) -> None:
 def join_names(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
     return (", ".join(names[:6]) or "none") + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-
-
-@dataclass(frozen=True)
-class WeightsOptions:
-    """The user's preprocessing and classes for third-party weights; None and () are the network's defaults."""
-
-    resize: str | None = None  # "crop": shorter side, then center crop; "squash": both sides
-    size: int | None = None
-    mean: Sequence[float] | None = None
-    std: Sequence[float] | None = None
-    classes: tuple[str, ...] = ()  # in the order of the outputs
-    file: str = ""  # that names the classes
-
-    def __post_init__(self) -> None:
-        if self.resize is not None:
-            check_choice("resize", self.resize, RESIZES)
-        if self.size is not None:
-            check_count("size", self.size, low=1)
-        for name, values in (("mean", self.mean), ("std", self.std)):
-            if values is not None and len(values) != 3:
-                raise BadOption(f"{name}: expected three numbers, for red, green and blue; got {len(values)}")
-            for value in values or ():
-                check_number(name, value, low=0, above=name == "std")
-
-    def settings(self) -> dict[str, Any]:
-        """Return what the user gave, for a record."""
-        given = {name: getattr(self, name) for name in ("resize", "size", "mean", "std", "classes")}
-        given = {name: value for name, value in given.items() if value not in (None, ())}
-        return {name: value if name in ("resize", "size") else list(value) for name, value in given.items()}
-
-    def flags(self) -> list[str]:
-        """Return the same as options of a command, with the file that names the classes."""
-        flags: list[str] = []
-        for name, value in self.settings().items():
-            values = [self.file] if name == "classes" else value if isinstance(value, list) else [value]
-            flags += [f"--{name}", *map(str, values)]
-        return flags
-
-    def refuse(self, what: str) -> None:
-        """Refuse options for a network that includes them."""
-        for name in self.settings():
-            raise BadOption(
-                f"{what} includes its preprocessing and classes: leave out --{name}, which is for --weights FILE"
-            )
-
-    def apply_to(self, usual: Preprocessing) -> Preprocessing:
-        """Return the network's default preprocessing with the user's options."""
-        own = usual if self.size is None else usual.at(self.size)
-        if self.resize is not None:
-            squash = self.resize == "squash"
-            own = replace(own, squash=squash, resize=own.size if squash else own.resize)
-        given = {"mean": self.mean, "std": self.std}
-        changes = {name: tuple(map(float, values)) for name, values in given.items() if values is not None}
-        return replace(own, **changes)  # type: ignore[arg-type]

@@ -11,13 +11,17 @@ from typing import Any
 import timm
 import torch
 import torchvision
-from timm.data import resolve_data_config
 from torch import nn
 
 from domainadaptor.errors import BadOption
+from domainadaptor.extras import require_extra
 from domainadaptor.lab.data.preprocessing import Preprocessing, squashed
 from domainadaptor.lab.networks.cifar_resnet import DEPTHS, CifarResNet
+from domainadaptor.lab.networks.inputs import timm_preprocessing
 from domainadaptor.options import suggestion
+
+HUGGINGFACE = "huggingface"  # the library of networks that are built from a config
+_NOT_THE_NETWORK = ("auto_map", "dtype", "torch_dtype", "quantization_config")  # code, and how weights were stored
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class NetworkSpec:
     classes: int  # of the published network
     make: Callable[[int], nn.Module]
     by_file: Mapping[str, Preprocessing] = field(default_factory=dict)  # by the name of a published weights file
+    config: Mapping[str, Any] = field(default_factory=dict)  # of a Hugging Face model
 
     def build(self, classes: int, seed: int = 0) -> nn.Module:
         """Return the network in eval mode, with random weights that depend on the seed alone."""
@@ -97,20 +102,34 @@ def _from_timm(name: str) -> NetworkSpec:
         published = timm.get_pretrained_cfg(name, allow_unregistered=False)
     except RuntimeError as error:
         raise BadOption(f"timm has no weights {name!r}: leave out what follows the dot") from error
-    config = resolve_data_config(pretrained_cfg=published.to_dict() if published else {})
-    *_, height, size = config["input_size"]
-    if height != size or config.get("crop_mode") == "border":
-        raise BadOption(
-            f"timm:{name} needs images that are not square, or padded, which is not supported; choose another network"
-        )
-    resize = int(size / config["crop_pct"])
-    squash = config.get("crop_mode") == "squash"
-    preprocessing = Preprocessing(size, resize, config["mean"], config["std"], config["interpolation"], squash)
-
+    preprocessing = timm_preprocessing(published.to_dict() if published else {})
     classes = (published.num_classes if published else 0) or 1000  # 0: published without a head
     return NetworkSpec(
         f"timm:{name}", preprocessing, classes, lambda own: timm.create_model(name, pretrained=False, num_classes=own)
     )
+
+
+def huggingface_network(config: Mapping[str, Any]) -> NetworkSpec:
+    """Return the network that the config.json of a Hugging Face image classifier describes."""
+    require_extra("hf", "a Hugging Face folder")
+    from transformers import AutoConfig, AutoModelForImageClassification
+
+    data = {name: value for name, value in config.items() if name not in _NOT_THE_NETWORK}
+
+    def make(classes: int) -> nn.Module:
+        own = AutoConfig.for_model(**data)
+        own.num_labels = classes
+        return AutoModelForImageClassification.from_config(own, trust_remote_code=False)  # type: ignore[no-any-return]
+
+    kind = data.get("model_type")
+    try:
+        known = AutoConfig.for_model(**data)
+        make(2)
+    except Exception as error:  # transformers checks little of a config
+        why = str(error).splitlines()[0]
+        raise BadOption(f"transformers cannot build an image classifier of model_type {kind!r}: {why}") from error
+    usual = squashed(getattr(known, "image_size", 224))
+    return NetworkSpec(f"{HUGGINGFACE}:{kind}", usual, int(known.num_labels or 2), make, config=data)
 
 
 # Library -> the names of its networks, and a function from a name to its spec; the first library with a name wins.
