@@ -20,9 +20,9 @@ def pack(
     root: terminal.Root = None,
     output: Annotated[Path, option("FILE", "The checkpoint to write.")] = Path("checkpoint.safetensors"),
 ) -> None:
-    """Put weights, class names and preprocessing into one checkpoint.
+    """Make a checkpoint from your own weights.
 
-    Every other command takes the checkpoint in place of a network, without further options.
+    It also holds their class names and preprocessing: every other command takes the checkpoint in place of a network, without further options.
     """
     from domainadaptor.lab.networks.checkpoint import save_checkpoint
     from domainadaptor.lab.networks.inputs import InputOptions, read_classes

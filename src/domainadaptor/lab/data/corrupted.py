@@ -51,12 +51,15 @@ class CorruptedReader(Reader):
         return corrupt(self.source(name), self.corruption, self.severity, constants=self.constants, seed=seed)
 
     def stamp(self, name: str) -> str:
-        """Return the stamp of the original image; the corruption is part of `repr`."""
-        return self.source.stamp(name)
+        """Return the stamp of the original image and the corruption."""
+        return f"{self.source.stamp(name)}-{self._corruption()}"
 
     def mark(self, name: str) -> str:
         """Return the mark of the original image and the corruption."""
-        return f"{self.source.mark(name)}-{self.corruption}-{self.severity}-{self.constants}-{self.seed}"
+        return f"{self.source.mark(name)}-{self._corruption()}"
+
+    def _corruption(self) -> str:
+        return f"{self.corruption}-{self.severity}-{self.constants}-{self.seed}"
 
 
 def with_corruptions(
