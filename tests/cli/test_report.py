@@ -1,4 +1,3 @@
-import json
 import sqlite3
 
 import pytest
@@ -23,20 +22,6 @@ def test_a_report_of_the_usual_folder(program, tmp_path, results):
         "comparison.md", "comparison.tex", "index.html", "index.md", "results.csv", "details.csv",
     }  # fmt: skip
     assert done.stderr == ""
-
-
-def test_elsewhere_one_alone_and_as_json(program, tmp_path, results):
-    late = results.row("Tent", "tent", ["sketch"], keep=False)
-    results.plan("time", [table("Time", [late], ["sketch"], show="time")])
-    results.save()
-    done = program("report", "results", "--output", "out", "--only", "time", "--json")
-    assert done.returncode == 0, done.stderr
-    value = json.loads(done.stdout)
-    assert list(value["experiments"]) == ["time"]
-    (printed,) = value["experiments"]["time"]["tables"]
-    assert printed["notes"][0] == "Incomplete: 1 of 3 runs are done, 2 not run yet."  # one is in the comparison
-    assert (tmp_path / "out" / "time.html").is_file()
-    assert not (tmp_path / "results" / "index.html").exists()
 
 
 def test_what_belongs_in_git_is_published_with_the_named_figures(program, tmp_path, results):
@@ -81,14 +66,9 @@ def test_an_unknown_view_is_said(program, results):
     [
         (("nowhere",), "no folder at 'nowhere'"),
         ((".",), "no records in"),
-        (("results", "--only", "tame"), "did you mean"),
     ],
 )
 def test_nothing_to_report_is_one_message(program, tmp_path, arguments, said):
-    if "results" in arguments:
-        made = Folder(tmp_path / "results")
-        made.plan("time", [])
-        made.save()
     done = program("report", *arguments)
     assert done.returncode == 1
     assert said in done.stderr

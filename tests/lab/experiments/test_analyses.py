@@ -27,8 +27,8 @@ def test_the_folder_is_the_registry():
 
 @pytest.mark.parametrize("measure", ["statistics-distances", "classifier-norms", "loss-curves"])
 def test_measurements(base, store, measure):
-    rows = f'rows = ["what"]\nmeasure = "{measure}"\nshow = "{measure}"\n'
-    sweep = sweep_of(base, TEXT.replace("[[table]]", '[rows."what"]\nmethod = "source"\n[[table]]') + rows)
+    rows = f'rows = ["what"]\nshow = "{measure}"\n'
+    sweep = sweep_of(base, TEXT.replace("[[table]]", f'[rows."what"]\nmeasure = "{measure}"\n[[table]]') + rows)
     assert run_sweep(sweep, store, SILENT) == {}
     cell = next(cell for cell in sweep.cells if cell.column == "night")
     record = store.run(cell.id)

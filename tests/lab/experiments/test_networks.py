@@ -2,7 +2,7 @@
 
 import pytest
 
-from domainadaptor.lab.experiments.networks import LocatedNetwork, Networks, read_networks
+from domainadaptor.lab.experiments.networks import LocatedNetwork, NetworkEntry, Networks
 from tests.lab.experiments.small import TEXT, sweep_of
 
 
@@ -34,7 +34,8 @@ def test_options_of_training_are_words_of_its_command(base):
         'algorithm = "mvrml" }}',
     )
     (command, *_) = sweep_of(base, text).missing()
-    assert "--select swad --select-option ratio=0.2 --option outer_lr=0.5 --algorithm mvrml" in command
+    for part in ("--select swad", "--select-option ratio=0.2", "--option outer_lr=0.5", "--algorithm mvrml"):
+        assert part in command
 
 
 START = 'network = "mine"\ndomains', 'network = "more"\ndomains'
@@ -51,12 +52,10 @@ def test_a_network_that_starts_from_one_that_is_missing_asks_for_that_one_and_kn
 
 
 def request(train, target="night", seed=0, **more):
-    problems = []
     tables = {"mine": {"train": {"dataset": "pacs", **train}, **more}, "long": {"train": {"dataset": "pacs"}}}
     tables["short"] = {"train": {"dataset": "pacs", "epochs": 5}}
     tables["file"] = {"checkpoint": "a.safetensors"}
-    entries = read_networks(tables, problems)
-    assert not problems
+    entries = {name: NetworkEntry.model_validate(table) for name, table in tables.items()}
     return Networks(entries, None).request("mine", target, seed)
 
 

@@ -9,7 +9,7 @@ import pytest
 from domainadaptor.lab.records.store import EXPORT, Store
 from domainadaptor.lab.reports.report import ResultsReport, publish
 from domainadaptor.lab.reports.sections import chapters
-from domainadaptor.lab.reports.training import training_rows
+from domainadaptor.lab.reports.training import training_tables
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,7 +35,7 @@ def kept():
 def test_the_records_give_the_tracked_files(kept, tmp_path):
     records, plans, trainings = kept
     found = chapters([plans[name] for name in CHOSEN], records)
-    publish(ResultsReport(tuple(found), tuple(training_rows(trainings))), tmp_path)
+    publish(ResultsReport(tuple(found), training_tables(trainings)), tmp_path)
     for name in (*CHOSEN, "training"):
         tracked = (RESULTS / f"{name}.md").read_text()
         assert (tmp_path / f"{name}.md").read_text() == re.sub(r"!\[.*\]\(figures/.*\)\n\n", "", tracked), (

@@ -2,7 +2,6 @@
 
 import ast
 import csv
-import json
 import re
 import sqlite3
 import xml.etree.ElementTree as ElementTree
@@ -16,7 +15,7 @@ from PIL import Image
 import domainadaptor.lab.reports
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.records.plans import PaperNumbers
-from domainadaptor.lab.reports.report import as_json, build, publish, write
+from domainadaptor.lab.reports.report import build, publish, write
 from tests.lab.reports.folder import DOMAINS, Folder, failing, planned_row, table
 from tests.lab.reports.measurements import VALUES
 from tests.lab.reports.trainings import training
@@ -173,16 +172,6 @@ def test_what_is_published_is_the_markdown_one_csv_and_the_named_figures(written
         publish(found, tmp_path, ["curve"])
 
 
-def test_json_has_the_same_numbers(written):
-    _, found, files = written
-    value = json.loads(json.dumps(as_json(found, files)))
-    numbers = value["experiments"]["comparison"]["tables"][0]["numbers"]
-    assert len(numbers) == 4 * 5
-    assert numbers[4]["difference"] == pytest.approx(numbers[4]["value"] - 79.44)
-    assert "broken" in value["corrupt"][0]
-    assert value["training"][0]["targets"] == {"c": [50.0]}
-
-
 def test_records_without_a_plan_are_tables_too(tmp_path):
     made = Folder(tmp_path, images=20)
     for method in ("source", "tent"):
@@ -240,18 +229,6 @@ def test_the_same_records_give_the_same_bytes(tmp_path):
     files = [path.relative_to(tmp_path / "b") for path in (tmp_path / "b").rglob("*.*")]
     assert len(files) == 8
     assert all((tmp_path / "b" / name).read_bytes() == (tmp_path / "c" / name).read_bytes() for name in files)
-
-
-def test_one_experiment_alone_has_its_own_page(tmp_path):
-    made = Folder(tmp_path, images=20)
-    for name in ("one", "two"):
-        made.plan(name, [table("t", [made.row("Tent", "tent", ["sketch"], keep=False)], ["sketch"])])
-    made.save()
-    files = write(build(tmp_path, only="two"), tmp_path / "out")
-    names = {path.relative_to(tmp_path / "out").as_posix() for path in files}
-    assert names == {"two.html", "two.md", "two.tex", "two.csv", "two-details.csv"}
-    with pytest.raises(BadOption, match="did you mean 'two'"):
-        build(tmp_path, only="twoo")
 
 
 def test_a_folder_without_records_is_an_error(tmp_path):

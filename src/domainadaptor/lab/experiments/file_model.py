@@ -1,16 +1,15 @@
-"""Validation of TOML tables that reports every problem at once."""
+"""The types of TOML tables, and sentences about what is wrong with them."""
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar
+import reprlib
+from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, Field, JsonValue
+from pydantic_core import ErrorDetails
 
-from domainadaptor.errors import BadOption
 from domainadaptor.lab.records.base import RecordModel
 from domainadaptor.options import suggestion
 
 T = TypeVar("T")
-Model = TypeVar("Model", bound="FileModel")
 
 
 def _different(values: tuple[T, ...]) -> tuple[T, ...]:
@@ -30,36 +29,20 @@ Values = Annotated[tuple[JsonValue, ...], _Listed, AfterValidator(_different)]
 
 
 class FileModel(RecordModel):
-    """A table of a TOML file; every field has a default, so that what is valid can be read despite the rest."""
-
-    @classmethod
-    def read(cls: type[Model], entry: Mapping[str, Any], problems: list[str]) -> Model:
-        """Return the valid part of a table; what is wrong with the rest is added to the problems."""
-        try:
-            return cls.model_validate(entry)
-        except ValidationError as error:
-            details = error.errors(include_url=False)
-        problems += dict.fromkeys(cls._sentence(detail) for detail in details)
-        wrong = {detail["loc"][0] for detail in details}
-        return cls.model_validate({name: value for name, value in entry.items() if name not in wrong})
-
-    @classmethod
-    def _sentence(cls, detail: Any) -> str:
-        """Return what was expected and what came."""
-        name = str(detail["loc"][0])
-        if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
-            return f"{name!r} is not known; {suggestion(name, cls.model_fields)}"
-        where = ".".join(str(part) for part in detail["loc"] if not str(part).startswith("function-"))
-        message = str(detail["msg"]).removeprefix("Value error, ")
-        if detail["type"] == "missing":
-            return f"{where} is missing"
-        return f"{where} = {detail['input']!r}: {message}"
+    """A table of a TOML file."""
 
 
-def problem_of(check: Callable[..., object], *values: Any, **named: Any) -> list[str]:
-    """Return why a check fails; nothing if it does not."""
-    try:
-        check(*values, **named)
-    except BadOption as error:
-        return [str(error)]
-    return []
+def sentence(detail: ErrorDetails, parts: dict[str, type[FileModel]], whole: type[FileModel]) -> str:
+    """Return where, what was expected and what came; `parts` are the models of named or numbered tables."""
+    place = [str(part) for part in detail["loc"] if not str(part).startswith("function-")]
+    where, model = "", whole
+    if len(place) > 1 and place[0] in parts:
+        name = f"{place[0]} {int(place[1]) + 1}" if place[1].isdigit() else f"{place[0].removesuffix('s')} {place[1]!r}"
+        where, model, place = f"{name}: ", parts[place[0]], place[2:]
+    field = ".".join(place)
+    if detail["type"] == "extra_forbidden" and len(place) == 1:
+        return f"{where}{field!r} is not known; {suggestion(field, model.model_fields)}"
+    if detail["type"] == "missing":
+        return f"{where}{field} is missing"
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    return f"{where}{field} = {reprlib.repr(detail['input'])}: {message}" if field else where + message

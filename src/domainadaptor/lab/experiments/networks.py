@@ -1,15 +1,17 @@
 """The networks that experiments adapt: how each is trained, and where its checkpoint is."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from domainadaptor.errors import AdaptationError
+from pydantic import model_validator
+
+from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.registry import data_options
-from domainadaptor.lab.experiments.file_model import FileModel, Names, problem_of
+from domainadaptor.lab.experiments.file_model import FileModel, Names
 from domainadaptor.lab.networks.inputs import InputOptions
 from domainadaptor.lab.networks.weights import is_weights_file
 from domainadaptor.lab.networks.zoo import find_network
@@ -20,17 +22,39 @@ from domainadaptor.options import suggestion
 
 _WAYS = ("train", "checkpoint", "network")
 _DERIVED = ("sources", "data", "start", "options", "select_options", "seed")  # not written in a train table
-_TOGETHER = (("algorithm", "options"), ("select", "select_options"), ("epochs", "warmup"))  # checked together
 
 
-class _TrainTable(FileModel, extra="allow"):
+class TrainTable(FileModel, extra="allow"):
     """Options of `domainadaptor train`; the recipe checks the others."""
 
-    dataset: str = ""
+    dataset: str
     network: str = "resnet18"
     option: Options = {}
     select_option: Options = {}
     task: Names = ()
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What the file says, without the data set."""
+        return self.model_dump(exclude_unset=True, exclude={"dataset"})
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The same with the names of the recipe's fields."""
+        fields = {k: v for k, v in self.given.items() if k not in ("option", "select_option", "task")}
+        options = self.option | ({"tasks": list(self.task)} if self.task else {})
+        return {**fields, "options": options, "select_options": self.select_option}
+
+    @model_validator(mode="after")
+    def _is_a_recipe(self) -> "TrainTable":
+        known = sorted({*TrainingRecipe.model_fields, "option", "select_option", "task"} - {*_DERIVED})
+        for name in self.given:
+            if name not in known:
+                raise BadOption(f"{name!r} is not known; {suggestion(name, known)}")
+        data_options(self.dataset)
+        find_network(self.network)
+        TrainingRecipe(dataset="", **self.recipe)
+        return self
 
 
 @dataclass(frozen=True)
@@ -55,12 +79,20 @@ class NetworkEntry(FileModel):
     """One entry of networks.toml."""
 
     about: str = ""
-    train: dict[str, Any] | None = None  # the options of `domainadaptor train`, and its data set
+    train: TrainTable | None = None
     start: str = ""  # the entry whose network training starts from
     sources: Names = ()  # trained on these only; on all but the target otherwise
     checkpoint: str = ""  # a file, with {target} and {seed} where there are several
     network: str = ""  # a name of the zoo
     weights: str = "pretrained"
+
+    @model_validator(mode="after")
+    def _says_where_it_is(self) -> "NetworkEntry":
+        ways = [way for way in _WAYS if way in self.model_fields_set]
+        if len(ways) != 1:
+            raise ValueError(f"expected one of {', '.join(_WAYS)}, got {', '.join(ways) or 'none of them'}")
+        check_pattern(self.checkpoint)
+        return self
 
     def depends_on_target(self) -> bool:
         """Return whether there is one network per held-out domain."""
@@ -93,12 +125,11 @@ class Networks:
         if entry.network:
             return LocatedNetwork(name, entry.network, weights=entry.weights)
         if entry.train is None:
-            path = Path(entry.checkpoint.format(target=target, seed=seed))
+            path = Path(_filled(entry.checkpoint, target, seed))
             missing = "" if path.is_file() else f"no checkpoint at {str(path)!r}"
             return LocatedNetwork(name, str(path), path, missing=missing)
         found = LocatedNetwork(name, name, training=self.request(name, target, seed))
-        given = {**entry.train, "seed": seed}
-        kind = given.pop("dataset")
+        given, kind = {**entry.train.given, "seed": seed}, entry.train.dataset
         if entry.start:
             start = self.locate(entry.start, target, seed, dataset)
             if start.missing:
@@ -119,77 +150,38 @@ class Networks:
         entry = self.entry(name)
         if entry.train is None:
             return None
-        given = _recipe_fields(entry.train)
-        network = find_network(given.pop("network", "resnet18"))
-        given = {"size": network.preprocessing.size, "seed": seed, **given}
+        network = find_network(entry.train.network)
+        given = {"size": network.preprocessing.size, **entry.train.recipe, "network": network.name, "seed": seed}
         start = self.request(entry.start, target, seed) if entry.start else None
         if entry.start:  # the settings of a trained start say more than the name of its run
             own = self.entry(entry.start)
             given["weights"] = "" if start else own.network or own.checkpoint
-        recipe = TrainingRecipe(sources=entry.sources, network=network.name, **given)
+        recipe = TrainingRecipe(dataset=entry.train.dataset, sources=entry.sources, **given)
         settings = TrainingSettings.model_validate_json(recipe.model_dump_json())
         return TrainingRequest(settings=settings, target=None if entry.sources else target, start=start)
 
 
-def read_networks(tables: Mapping[str, Any], problems: list[str]) -> dict[str, NetworkEntry]:
-    """Return the entries of a file; what is wrong with them is added to the problems."""
-    entries = {}
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            problems.append(f"network {name!r} = {table!r}: expected a table")
-            continue
-        wrong: list[str] = []
-        entries[name] = entry = NetworkEntry.read(table, wrong)
-        ways = [way for way in _WAYS if way in table]
-        if len(ways) != 1:
-            wrong.append(f"expected one of {', '.join(_WAYS)}, got {', '.join(ways) or 'none of them'}")
-        if entry.train is not None:
-            wrong += _training_problems(entry.train)
-        if entry.checkpoint:
-            wrong += pattern_problems(entry.checkpoint)
-        if entry.start and entry.start not in tables:
-            wrong.append(f"start = {entry.start!r}: there is no such network; {suggestion(entry.start, tables)}")
-        problems += [f"network {name!r}: {text}" for text in wrong]
+def start_problems(entries: Mapping[str, NetworkEntry]) -> Iterator[str]:
+    """Yield what is wrong with the networks that others start from."""
     for name, entry in entries.items():
         start, seen = entry.start, {""}
+        if start and start not in entries:
+            yield f"network {name!r}: start = {start!r}: there is no such network; {suggestion(start, entries)}"
         while start in entries and start not in seen:
             seen.add(start)
             start = entries[start].start
         if start and start in seen:
-            problems.append(f"network {name!r}: start = {entry.start!r} leads back to itself")
-    return entries
+            yield f"network {name!r}: start = {entry.start!r} leads back to itself"
 
 
-def pattern_problems(pattern: str) -> list[str]:
-    """Return what is wrong with the path of a checkpoint."""
-    try:
-        pattern.format(target="", seed=0)
-    except (LookupError, ValueError, AttributeError):
-        return [f"{pattern!r}: expected no braces but {{target}} and {{seed}}"]
-    return []
+def check_pattern(pattern: str) -> None:
+    """Raise BadOption if a checkpoint's path has unknown braces."""
+    if {*"{}"} & {*_filled(pattern, "", 0)}:
+        raise BadOption(f"{pattern!r}: expected no braces but {{target}} and {{seed}}")
 
 
-def _training_problems(train: Mapping[str, Any]) -> list[str]:
-    wrong = [] if "dataset" in train else ["train has no dataset"]
-    valid = _TrainTable.read(train, wrong).model_dump(exclude_unset=True)
-    known = sorted({*TrainingRecipe.model_fields, "option", "select_option", "task"} - {*_DERIVED})
-    wrong += [f"{name!r} is not known; {suggestion(name, known)}" for name in valid if name not in known]
-    given = _recipe_fields({name: value for name, value in valid.items() if name in known})
-    wrong += problem_of(data_options, given.pop("dataset", "folders"))
-    wrong += problem_of(find_network, given.get("network", "resnet18"))
-    alone = [(name,) for name in given if not any(name in names for names in _TOGETHER)]
-    for names in (*_TOGETHER, *alone):  # one by one, to report all problems at once
-        wrong += problem_of(TrainingRecipe, dataset="", **{name: given[name] for name in names if name in given})
-    return wrong
-
-
-def _recipe_fields(train: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a train table with the names of the recipe's fields."""
-    given = dict(train)
-    tasks = list(given.pop("task", ()))
-    given["options"] = dict(given.pop("option", {})) | ({"tasks": tasks} if tasks else {})
-    given["select_options"] = dict(given.pop("select_option", {}))
-    return given
+def _filled(pattern: str, target: str | None, seed: int) -> str:
+    return pattern.replace("{target}", str(target)).replace("{seed}", str(seed))
 
 
 def named_run(argument: str, runs: Path) -> str:
@@ -206,7 +198,7 @@ def _command(dataset: str, given: Mapping[str, Any], target: str | None, sources
             words.append(flag if value else f"--no-{flag[2:]}")
             continue
         pairs = [f"{option}={setting}" for option, setting in value.items()] if isinstance(value, Mapping) else value
-        for part in pairs if isinstance(pairs, list) else [pairs]:
+        for part in pairs if isinstance(pairs, list | tuple) else [pairs]:
             words += [flag, str(part)]
     words += [word for source in sources for word in ("--source", source)]
     return shlex.join(words if sources or target is None else [*words, "--target", target])

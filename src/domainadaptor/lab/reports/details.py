@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-import pandas as pd
-
 from domainadaptor.lab.records.runs import EvaluationRecord
 from domainadaptor.lab.reports import counts
 from domainadaptor.lab.reports.numbers import number
@@ -42,6 +40,7 @@ _DETAILS = (
     _Detail("peak memory, MB", counts.peak_memory, 0),
     _Detail("fallback batches", lambda records: float(sum(record.fell_back for record in records)), 0),
 )
+DETAIL = ("group", "row", "column", "domain", "class", "measure", "value")
 _TITLES = tuple(detail.title for detail in _DETAILS)
 
 
@@ -66,9 +65,8 @@ def details_view(table: TableRecords[EvaluationRecord]) -> View:
     return View((PrintedTable(table.layout.corner, _TITLES, lines, _CAPTION).without_empty_columns(),), numbers=numbers)
 
 
-def details_by_domain(table: TableRecords[EvaluationRecord]) -> pd.DataFrame:
-    """Return all details in long form, for each row, column, domain and class."""
-    names = ["group", "row", "column", "domain", "class", "measure", "value"]
+def details_by_domain(table: TableRecords[EvaluationRecord]) -> list[tuple[str | float, ...]]:
+    """Return all details, with the fields of `DETAIL`, for each row, column, domain and class."""
     lines: list[tuple[str | float, ...]] = []
     for row in table.layout.rows:
         for column, cell in table.cells(row).items():
@@ -80,7 +78,7 @@ def details_by_domain(table: TableRecords[EvaluationRecord]) -> pd.DataFrame:
                 for name, before, after in counts.class_accuracies(own):
                     lines.append((*place, name, "source model", round(before, 4)))
                     lines.append((*place, name, "after", round(after, 4)))
-    return pd.DataFrame(lines, columns=names)
+    return lines
 
 
 def _of_domain(record: EvaluationRecord, domain: str) -> EvaluationRecord:

@@ -1,9 +1,8 @@
 """From a results folder to tables, figures and one page."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -14,15 +13,13 @@ from domainadaptor.lab.records.store import Store, has_results
 from domainadaptor.lab.records.training import RECORD_FILE, TrainingRecord, read_training
 from domainadaptor.lab.reports import documents
 from domainadaptor.lab.reports.adhoc import adhoc_plan
+from domainadaptor.lab.reports.details import DETAIL
 from domainadaptor.lab.reports.figures import ReportFigure, render
 from domainadaptor.lab.reports.paper import place_in_paper
 from domainadaptor.lab.reports.sections import Chapter, Section, chapters
-from domainadaptor.lab.reports.training import TrainingRow, training_rows, training_tables
+from domainadaptor.lab.reports.tables import ResultNumber
+from domainadaptor.lab.reports.training import TrainingTable, training_tables
 from domainadaptor.options import suggestion
-
-_NUMBER = ("group", "row", "column", "measure", "value", "deviation", "seeds", "paper", "paper_deviation", "difference",
-           "state", "reason")  # fmt: skip
-_DETAIL = ("group", "row", "column", "domain", "class", "measure", "value")
 
 
 @dataclass(frozen=True)
@@ -30,9 +27,8 @@ class ResultsReport:
     """Everything that the records of a folder show."""
 
     chapters: tuple[Chapter, ...]
-    training: tuple[TrainingRow, ...] = ()
+    training: Sequence[TrainingTable] = ()
     corrupt: tuple[str, ...] = ()  # one sentence per corrupt record
-    name: str = "index"  # of the page
 
     def sections(self) -> list[tuple[str, Section]]:
         """Return all tables, each with the name of its experiment."""
@@ -52,34 +48,23 @@ class ResultsReport:
 
     def numbers(self) -> pd.DataFrame:
         """Return the numbers of all tables in long form."""
+        names = ["experiment", "table", *ResultNumber.__dataclass_fields__]
         lines = [
-            (name, section.title, *(getattr(number, field) for field in _NUMBER))
-            for name, section in self.sections()
-            for number in section.view.numbers
+            (name, part.title, *vars(number).values()) for name, part in self.sections() for number in part.view.numbers
         ]
-        return pd.DataFrame(lines, columns=["experiment", "table", *_NUMBER], dtype=object)
+        return pd.DataFrame(lines, columns=names, dtype=object)
 
     def details(self) -> pd.DataFrame:
         """Return changed answers, calibration, time and memory by domain and class, in long form."""
-        names = ["experiment", "table", *_DETAIL]
-        frames = [
-            section.details.assign(experiment=name, table=section.title)
-            for name, section in self.sections()
-            if len(section.details)
-        ]
-        return pd.concat(frames)[names] if frames else pd.DataFrame(columns=names)
+        lines = [(name, part.title, *line) for name, part in self.sections() for line in part.details]
+        return pd.DataFrame(lines, columns=["experiment", "table", *DETAIL])
 
 
-def build(folder: Path, only: str | None = None) -> ResultsReport:
-    """Read a results folder.
-
-    Args:
-        folder: What `run`, `evaluate --output` or `train --output` wrote; training runs may be anywhere below it.
-        only: The name of one experiment; all otherwise.
+def build(folder: Path) -> ResultsReport:
+    """Read what `run`, `evaluate --output` or `train --output` wrote; training runs may be anywhere below the folder.
 
     Raises:
         BadFile: There is nothing to report.
-        BadOption: There is no such experiment.
     """
     if not folder.is_dir():
         raise BadFile(f"no folder at {str(folder)!r}: expected what `domainadaptor run` writes")
@@ -99,11 +84,7 @@ def build(folder: Path, only: str | None = None) -> ResultsReport:
             f"no records in {str(folder)!r}{reasons}: expected a folder that `domainadaptor run`, `evaluate --output` "
             "or `train --output` wrote"
         )
-    if only is not None and only not in {plan.name for plan in plans}:
-        raise BadOption(f"--only {only!r}: {suggestion(only, [plan.name for plan in plans])}")
-    chosen = [plan for plan in plans if only in (None, plan.name)]
-    runs = () if only else tuple(training_rows(list(trained.values())))
-    return ResultsReport(tuple(chapters(chosen, records)), runs, tuple(corrupt), only or "index")
+    return ResultsReport(tuple(chapters(plans, records)), training_tables([*trained.values()]), tuple(corrupt))
 
 
 def write(report: ResultsReport, output: Path) -> list[Path]:
@@ -114,8 +95,7 @@ def write(report: ResultsReport, output: Path) -> list[Path]:
     """
     drawn = {found.name: render(found.draw, ("png", "svg")) for found in report.figures()}
     files: dict[str, str | bytes] = dict(_documents(report, drawn))
-    results, details = ("results", "details") if report.name == "index" else (report.name, f"{report.name}-details")
-    files |= {f"{results}.csv": _csv(report.numbers()), f"{details}.csv": _csv(report.details())}
+    files |= {"results.csv": _csv(report.numbers()), "details.csv": _csv(report.details())}
     texts = {}
     for chapter in report.chapters:
         files[f"{chapter.plan.name}.tex"] = documents.render("tables.tex.j2", **vars(chapter))
@@ -123,7 +103,7 @@ def write(report: ResultsReport, output: Path) -> list[Path]:
     if report.training:
         texts["training"] = str(files["training.md"])
     images = {name: formats["png"] for name, formats in drawn.items()}
-    files[f"{report.name}.html"] = documents.page(texts, images, report=report)
+    files["index.html"] = documents.page(texts, images, report=report)
     files |= {f"figures/{name}.{ending}": data for name, formats in drawn.items() for ending, data in formats.items()}
     return _save(files, output)
 
@@ -145,38 +125,12 @@ def publish(report: ResultsReport, output: Path, figures: Collection[str] = ()) 
     return _save(files, output)
 
 
-def as_json(report: ResultsReport, files: Collection[Path]) -> dict[str, Any]:
-    """Return the report for programs."""
-    return {
-        "files": [str(path) for path in files],
-        "corrupt": list(report.corrupt),
-        "experiments": {
-            chapter.plan.name: {
-                "title": chapter.plan.title,
-                "tables": [
-                    {
-                        "title": section.title,
-                        "problem": section.view.problem or None,
-                        "numbers": [{name: getattr(found, name) for name in _NUMBER} for found in section.view.numbers],
-                        "notes": list(section.caveats),
-                    }
-                    for section in chapter.sections
-                ],
-            }
-            for chapter in report.chapters
-        },
-        "training": [{"setting": row.setting, "recipe": row.recipe, "validation": row.validation(),
-                      "targets": row.targets(), "minutes": row.minutes()} for row in report.training],
-    }  # fmt: skip
-
-
 def _documents(report: ResultsReport, figures: Collection[str]) -> dict[str, str]:
     """Return the Markdown files; links go to the given figures only."""
     files = {f"{chapter.plan.name}.md": _markdown(chapter, figures) for chapter in report.chapters}
-    if report.name == "index":
-        files["index.md"] = documents.render("index.md.j2", report=report)
+    files["index.md"] = documents.render("index.md.j2", report=report)
     if report.training:
-        files["training.md"] = documents.render("training.md.j2", tables=training_tables(report.training))
+        files["training.md"] = documents.render("training.md.j2", tables=report.training)
     return files
 
 

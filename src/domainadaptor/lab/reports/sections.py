@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
 from domainadaptor.lab.records.measurements import VALUES
 from domainadaptor.lab.records.plans import Plan, PlannedTable
 from domainadaptor.lab.reports.caveats import caveats
@@ -30,7 +28,7 @@ class Section:
     caveats: Sequence[str]
     provenance: TableProvenance
     gaps: Sequence[Gap]
-    details: pd.DataFrame
+    details: Sequence[tuple[str | float, ...]]  # lines of details.csv
 
 
 @dataclass(frozen=True)
@@ -74,5 +72,5 @@ def _section(plan: PlannedTable, name: str, records: Mapping[str, AnyRecord]) ->
     return Section(
         name, plan.title, plan.sample, view, caveats(table) if shown else (), provenance(table),
         table.gaps() if shown else (),
-        details_by_domain(table) if shown and kind == "evaluation" else pd.DataFrame(),
+        details_by_domain(table) if shown and kind == "evaluation" else (),
     )  # fmt: skip

@@ -60,13 +60,9 @@ class ResultNumber:
     seeds: int | None = None
     paper: float | None = None
     paper_deviation: float | None = None
+    difference: float | None = None  # our value minus the paper's
     state: str = "done"  # done, partial, missing, failed
     reason: str = ""
-
-    @property
-    def difference(self) -> float | None:
-        """Our value minus the paper's."""
-        return None if self.value is None or self.paper is None else self.value - self.paper
 
 
 @dataclass(frozen=True)
@@ -207,5 +203,6 @@ def result(
     reason = "; ".join(dict.fromkeys(gap.reason for gap in gaps if gap.reason))
     mean, deviation, seeds = (found.mean, found.deviation, found.seeds) if found else (None, None, None)
     theirs, spread = (paper.mean, paper.deviation) if paper else (None, None)
+    difference = mean - theirs if mean is not None and theirs is not None else None
     place = (row.group, row.label, column, measure)
-    return ResultNumber(*place, mean, deviation, seeds, theirs, spread, state, reason)
+    return ResultNumber(*place, mean, deviation, seeds, theirs, spread, difference, state, reason)
