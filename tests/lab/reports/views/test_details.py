@@ -1,6 +1,7 @@
 import numpy as np
+import pandas as pd
 
-from domainadaptor.lab.reports.details import details_by_domain, details_view
+from domainadaptor.lab.reports.details import DETAIL, details_by_domain, details_view
 from domainadaptor.lab.reports.numbers import number
 from tests.lab.reports.folder import CLASSES, DOMAINS, planned_row, selected, shown, table, texts
 
@@ -20,7 +21,7 @@ def test_details_count_all_images_together(made):
 
 
 def test_details_have_every_domain_and_class(made):
-    frame = details_by_domain(selected(made, table("t", [made.row("Tent", "tent")])))
+    frame = pd.DataFrame(details_by_domain(selected(made, table("t", [made.row("Tent", "tent")]))), columns=DETAIL)
     scores = [made.record(["sketch"], "tent", seed).scores["sketch"] for seed in range(3)]
     own = frame[frame["domain"] == "sketch"].set_index(["class", "measure"])["value"]
     assert own["", "better"] == round(100 * sum(s.better for s in scores) / 120, 4)
@@ -30,7 +31,8 @@ def test_details_have_every_domain_and_class(made):
 
 def test_time_and_memory_of_a_stream_belong_to_no_domain(made):
     record = made.add(made.record(DOMAINS, "tent", stream=True))
-    frame = details_by_domain(selected(made, table("t", [planned_row("Tent", {"x": [[record]]})], ["x"])))
+    planned = table("t", [planned_row("Tent", {"x": [[record]]})], ["x"])
+    frame = pd.DataFrame(details_by_domain(selected(made, planned)), columns=DETAIL)
     assert set(frame["domain"]) == set(DOMAINS)
     assert not {"ms per batch", "relative time", "peak memory, MB"} & set(frame["measure"])
 
