@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from domainadaptor.lab.experiments.spec import experiment_files
+
 CLONE = Path(__file__).parents[1]
 FINDINGS = CLONE / "docs" / "findings.md"
 VERDICTS = {"holds", "partly", "does not hold"}
@@ -45,7 +47,7 @@ def test_the_networks_of_a_row_have_a_table_on_its_pages():
 
 def test_it_has_no_numbers_that_could_go_stale():
     """Results change when a network is trained again; learning rates are those of the experiment files."""
-    experiments = "\n".join(path.read_text(encoding="utf-8") for path in (CLONE / "experiments").glob("*.toml"))
+    experiments = "\n".join(path.read_text(encoding="utf-8") for path in experiment_files())
     rates = set(re.findall(r"\blr = (\d*\.\d+)", experiments))
     numbers = set(re.findall(r"\d+\.\d+", FINDINGS.read_text(encoding="utf-8")))
     assert numbers <= rates, numbers - rates

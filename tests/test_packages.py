@@ -72,7 +72,7 @@ def test_the_sdist_has_sources_tests_and_experiments_and_is_small(unpacked, buil
     for name in (
         "src/domainadaptor/py.typed",
         "tests/golden/authors_code.npz",
-        "experiments/comparison.toml",
+        "src/domainadaptor/lab/experiments/files/comparison.toml",
         "Makefile",
     ):
         assert (unpacked / name).is_file(), name
@@ -98,6 +98,7 @@ def test_the_wheel_with_its_program_works(environment, built):
     environment.install(f"domainadaptor[cli] @ {built.wheel.as_uri()}")
     assert "Commands:" in succeed(environment.program, "--help", where=environment.folder)
     assert "domainadaptor-t" in succeed(environment.program, "methods", where=environment.folder)
+    assert "Table 3" in succeed(environment.program, "run", "--list", where=environment.folder)
     assert "pen" in succeed(environment.program, "data", "describe", "digits", where=environment.folder)
     assert "neutral" in succeed(environment.program, "check", "resnet20", "--size", "32", where=environment.folder)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from domainadaptor.lab.experiments.spec import tomllib
+from domainadaptor.lab.experiments.spec import experiment_files, tomllib
 
 CLONE = Path(__file__).parents[1]
 RESULTS = CLONE / "docs" / "results" / "results.csv"
@@ -31,7 +31,7 @@ def known_numbers(experiment: str) -> set[str]:
     return {f"{number:.{digits}f}" for number in numbers for digits in (1, 2, 3)}
 
 
-@pytest.mark.parametrize("path", sorted((CLONE / "experiments").glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", experiment_files(), ids=lambda path: path.stem)
 def test_numbers_in_remarks_are_measured(path):
     text = path.read_text(encoding="utf-8")
     remarks = tomllib.loads(text).get("remarks", [])

@@ -1,4 +1,4 @@
-"""Copy titles, introductions and remarks of experiments/*.toml into a results folder's records.jsonl.gz.
+"""Copy titles, introductions and remarks of the experiments into a results folder's records.jsonl.gz.
 
     python tools/update_plans.py docs/results
 
@@ -10,14 +10,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from domainadaptor.lab.experiments.spec import FILES
 from domainadaptor.lab.records.store import EXPORT, Store
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 
 def main(folder: Path) -> None:
@@ -26,11 +25,11 @@ def main(folder: Path) -> None:
         shutil.copy(folder / EXPORT, copy)
         with Store(Path(copy)) as store:
             for plan in store.plans():
-                words = tomllib.loads((EXPERIMENTS / f"{plan.name}.toml").read_text(encoding="utf-8"))
+                words = tomllib.loads((FILES / f"{plan.name}.toml").read_text(encoding="utf-8"))
                 remarks = tuple(words.get("remarks", ()))
-                store.write(
-                    plan.model_copy(update={"title": words["title"], "about": words["about"], "remarks": remarks})
-                )
+                command = plan.command.replace(f"experiments/{plan.name}.toml", plan.name)
+                new = {"title": words["title"], "about": words["about"], "remarks": remarks, "command": command}
+                store.write(plan.model_copy(update=new))
             shutil.copy(store.export(), folder)
 
 

@@ -82,6 +82,7 @@ def test_a_corrupt_record_is_reported_and_recomputed(program, base):
         (["run"], "No experiment given"),
         (["run", "experiments/smal.toml"], "--list"),
         (["run", "--list", "nowhere"], "nowhere"),
+        (["run", "table-99"], "No experiment 'table-99'"),
         (["run", "experiments/small.toml", "--checkpoint", "mine"], "NAME=FILE"),
         (["run", "experiments/small.toml", "--checkpoint", "min=x.safetensors"], "mine"),
     ],
@@ -205,4 +206,4 @@ def test_an_interrupted_run_shows_the_table_so_far(program, base, monkeypatch):
         line.split("│")[1].strip(): line.split("│")[2].strip() for line in result.stdout.splitlines() if "│" in line
     }
     assert rows["untouched"].replace(".", "").isdigit()
-    assert rows["AdaBN"] == ""
+    assert rows["AdaBN"] == "missing"

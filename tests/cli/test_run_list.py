@@ -1,8 +1,11 @@
-"""`domainadaptor run --list` and `--missing`: what is done, and what is not."""
+"""`domainadaptor run --list` and `--train`: what is done, and what must be trained."""
 
 import json
-import shlex
+from types import SimpleNamespace
 
+import pytest
+
+from domainadaptor.cli.run import _duration
 from domainadaptor.lab.experiments.spec import read_experiment
 from domainadaptor.lab.records.store import Store
 from domainadaptor.lab.records.training import TrainingRequest
@@ -11,31 +14,43 @@ from tests.cli.small_experiment import ONE, OWN, TEXT, arguments, change
 TRAINED = TEXT.replace('checkpoint = "none/{target}.safetensors"', 'train = { dataset = "folders", size = 12 }')
 
 
-def listed(program, base, *more):
-    (row,) = json.loads(program("run", "--list", "--root", base / "pictures", *more, "--json").stdout)
+@pytest.fixture
+def trained(monkeypatch):
+    """The words of trainings that were started; nothing is trained."""
+    started = []
+
+    def run(words, **_):
+        started.append(words[words.index("domainadaptor") + 1 :])
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr("domainadaptor.cli.run.subprocess.run", run)
+    return started
+
+
+def listed(program, *more):
+    (row,) = json.loads(program("run", "--list", "experiments/small.toml", *more, "--json").stdout)
     return row
 
 
-def test_the_list_says_what_is_there_and_what_is_missing(program, base):
-    row = listed(program, base)
-    assert row["experiment"] == "small"
-    assert (row["runs"], row["done"], row["missing"]) == (2, 0, 2)
+def test_the_list_counts_what_is_there_and_what_is_done(program, base):
+    row = listed(program)
+    assert (row["experiment"], row["paper"], row["minutes"]) == ("small", "", None)
+    assert (row["runs"], row["done"]) == (2, 0)
     program(*arguments(base, *OWN))
-    row = listed(program, base, *OWN)
-    assert (row["runs"], row["done"], row["missing"]) == (2, 2, 0)
+    assert (listed(program)["runs"], listed(program)["done"]) == (2, 2)
 
 
-def test_records_of_a_network_that_is_gone_are_done_and_not_asked_for(program, base):
+def test_records_of_a_network_that_is_gone_are_done_and_it_is_not_trained(program, base, trained):
     (base / "experiments" / "small.toml").write_text(TRAINED)
-    assert len(program(*arguments(base, "--missing")).stdout.splitlines()) == 1
     program(*arguments(base, *OWN))
-    row = listed(program, base)
-    assert (row["runs"], row["done"], row["missing"]) == (2, 2, 0)
-    assert program(*arguments(base, "--missing")).stdout == ""
+    assert listed(program)["done"] == 2
+    done = program(*arguments(base, "--train"))
+    assert done.returncode == 0, done.stderr
+    assert trained == []
     change(base, f"DELETE FROM entries WHERE {ONE}")
-    row = listed(program, base)
-    assert (row["runs"], row["done"], row["missing"]) == (2, 1, 1)
-    assert len(program(*arguments(base, "--missing")).stdout.splitlines()) == 1
+    assert listed(program)["done"] == 1
+    program(*arguments(base, "--train"))
+    assert len(trained) == 1
 
 
 def test_records_of_a_network_that_was_trained_otherwise_are_not_those_of_this_one(program, base):
@@ -49,58 +64,67 @@ def test_records_of_a_network_that_was_trained_otherwise_are_not_those_of_this_o
             checkpoint = record.run.checkpoint.model_copy(update={"training": trained})
             run = record.run.model_copy(update={"checkpoint": checkpoint})
             store.write(record.model_copy(update={"run": run}))
-    row = listed(program, base)
-    assert row["done"] == 2
+    assert listed(program)["done"] == 2
     (base / "experiments" / "small.toml").write_text(TRAINED.replace("size = 12", "size = 12, epochs = 3"))
-    row = listed(program, base)
-    assert (row["done"], row["missing"]) == (0, 2)
-    (command,) = program(*arguments(base, "--missing")).stdout.splitlines()
-    assert "--epochs 3" in command
+    assert listed(program)["done"] == 0
+    assert "--epochs 3" in program(*arguments(base)).stderr
 
 
-def test_the_list_is_readable_in_a_narrow_terminal(program, base, monkeypatch):
+def test_the_list_has_the_experiments_of_the_package_in_the_order_of_the_paper(program, base, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    shown = program("run", "--list", "--root", str(base / "pictures")).stdout
-    for word in ("small", "folders: mine", "missing"):
-        assert word in shown
+    shown = program("run", "--list").stdout
     assert "…" not in shown
+    rows = json.loads(program("run", "--list", "--json").stdout)
+    assert [row["paper"] for row in rows][:4] == ["Table 1", "Table 2", "Table 3", "Table 3"]
+    assert [row["paper"] for row in rows if row["paper"]][-1] == "Figure 7"
+    assert not rows[-1]["paper"]
+    assert "2.4 hours" in shown
+    assert {row["experiment"] for row in rows if row["minutes"] is None} == {"comparison-paper-settings"}
 
 
-def test_missing_prints_commands_alone(program, base):
-    result = program(*arguments(base, "--missing"))
-    assert result.returncode == 0
-    assert result.stdout == ""
-    assert "none/night.safetensors" in result.stderr
+@pytest.mark.parametrize(
+    ("minutes", "text"), [(0.1, "1 minute"), (59.4, "59 minutes"), (150, "2.5 hours"), (101087, "70.2 days")]
+)
+def test_times_are_in_minutes_hours_or_days(minutes, text):
+    assert _duration(minutes) == text
+
+
+def test_trainings_are_estimated_and_made_in_order(program, base, trained):
+    more = '[networks.more]\nstart = "mine"\ntrain = { dataset = "folders", epochs = 2 }\n[rows."untouched"]'
+    text = TRAINED.replace("train = {", "minutes = 90\ntrain = {").replace('[rows."untouched"]', more)
+    (base / "experiments" / "small.toml").write_text(text.replace('network = "mine"', 'network = "more"'))
+    done = program(*arguments(base, "--train", "--no-cache"))
+    assert done.returncode == 1
+    assert "2 networks must be trained first, about 90 minutes for 1 of them" in done.stderr
+    assert "an epoch of the first will show it" in done.stderr
+    first, second = trained
+    where = ["--root", str(base / "pictures"), "--device", "cpu", "--no-cache"]
+    assert first == ["train", "folders", "--size", "12", "--seed", "0", "--target", "night", *where]
+    assert second[:4] == ["train", "folders", "--epochs", "2"]
+    assert second[second.index("--weights") + 1].startswith("pictures-resnet18-12-erm-on-")
+
+
+def test_a_training_that_fails_ends_the_command(program, base, monkeypatch):
+    failed = SimpleNamespace(returncode=1)
+    monkeypatch.setattr("domainadaptor.cli.run.subprocess.run", lambda *_, **__: failed)
     (base / "experiments" / "small.toml").write_text(TRAINED)
-    (line,) = program(*arguments(base, "--missing")).stdout.splitlines()
-    place = shlex.join(["--root", str(base / "pictures")])
-    assert line == f"domainadaptor train folders --size 12 --seed 0 --target night {place}"
+    done = program(*arguments(base, "--train"))
+    assert done.returncode == 1
+    assert not (base / "results").exists()
 
 
 def test_a_list_leaves_a_corrupt_record_where_it_is(program, base):
     program(*arguments(base, *OWN))
     change(base, f"UPDATE entries SET body = substr(body, 1, 99) WHERE {ONE}")
     before = (base / "results" / "results.sqlite").read_bytes()
-    row = listed(program, base, *OWN)
-    assert row["done"] == 1
+    assert listed(program)["done"] == 1
     assert (base / "results" / "results.sqlite").read_bytes() == before
 
 
-def test_mistakes_of_all_files_are_said_at_once_and_a_list_goes_without_them(program, base):
+def test_mistakes_of_all_files_are_said_at_once(program, base):
     for name in ("bad", "worse"):
         (base / "experiments" / f"{name}.toml").write_text("titel = 1")
     result = program("run", "experiments/bad.toml", "experiments/worse.toml")
     assert result.returncode == 1
     assert "bad.toml" in result.stderr
     assert "worse.toml" in result.stderr
-    result = program("run", "--list", "--root", str(base / "pictures"), "--json")
-    assert result.returncode == 3
-    assert [row["experiment"] for row in json.loads(result.stdout)] == ["small"]
-    assert "titel" in result.stderr
-
-
-def test_the_file_of_networks_beside_them_is_no_experiment(program, base):
-    (base / "experiments" / "networks.toml").write_text('[other]\ncheckpoint = "other.safetensors"\n')
-    result = program(*arguments(base, "experiments/networks.toml", *OWN, "--missing"))
-    assert result.returncode == 0, result.stderr
-    assert "No experiment given" in program("run", "experiments/networks.toml").stderr

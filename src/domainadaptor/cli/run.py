@@ -22,28 +22,23 @@ from domainadaptor.errors import BadFile, BadOption
 if TYPE_CHECKING:  # these take seconds to import
     from domainadaptor.lab.experiments.run_spec import RunSpec
     from domainadaptor.lab.experiments.runner import Runner
+    from domainadaptor.lab.experiments.spec import Experiment
     from domainadaptor.lab.experiments.sweep import Sweep
     from domainadaptor.lab.records.store import AnyRun, Store
 
-_FOLDER = Path("experiments")
-_NAMED = 4  # networks of an experiment that the list names
-_CAPTION = (
-    "missing: runs without a record whose data or network is not available; `run FILE --missing` prints the commands "
-    "that train networks"
-)
-_FILES = "Files such as experiments/comparison.toml, or listed names."
+_FILES = "Names of `run --list`, tables of the paper such as table-3, or files of your own."
 _OUTPUT = "Results folder. Runs that have a record there are not repeated."
 _CHECKPOINT = "Your own checkpoint for a network; may contain {target} and {seed}."
-_MISSING = "Print the commands that train the missing networks; run nothing."
 _EXPORT = "Also write records.jsonl.gz to the results folder, for version control."
+_TIMES = "time: of all runs, as measured for the published results, without training; yours may differ"
 
 
 def run(
-    experiments: Annotated[list[Path] | None, typer.Argument(metavar="EXPERIMENT...", help=_FILES)] = None,
-    listed: Annotated[bool, option(None, "List the experiments in a folder and their needs.", None, "--list")] = False,
+    experiments: Annotated[list[str] | None, typer.Argument(metavar="EXPERIMENT...", help=_FILES)] = None,
+    listed: Annotated[bool, option(None, "List experiments; run nothing.", None, "--list")] = False,
+    train: Annotated[bool, option(None, "Train missing networks first.", None, "--train")] = False,
     output: Annotated[Path, option("DIR", _OUTPUT)] = Path("results"),
     checkpoint: Annotated[list[str] | None, option("NAME=FILE", _CHECKPOINT)] = None,
-    missing: Annotated[bool, option(None, _MISSING, None, "--missing")] = False,
     jobs: Annotated[int, option("N", "Processes that share the runs; best is one per core.", min=1)] = 1,
     export: Annotated[bool, option(None, _EXPORT, None, "--export")] = False,
     root: terminal.Root = None,
@@ -51,28 +46,30 @@ def run(
     cache: terminal.Cache = True,
     as_json: terminal.Json = False,
 ) -> None:
-    """Run experiments; runs that have a record are skipped.
+    """Run experiments: the paper's tables and figures, or your own.
 
-    Repeat the command to resume after a stop.
+    Runs that have a record are skipped. Repeat the command to resume after a stop.
     """
     from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.experiments.runner import Runner
+    from domainadaptor.lab.experiments.spec import experiment_files, find_experiment
+    from domainadaptor.lab.experiments.sweep import Sweep
 
-    images = cache_folder() / "images" if cache else None
-    files, own = _files(experiments or [], listed), _checkpoints(checkpoint or [])
-    sweeps, invalid = _read(files, own, Runner(root, images, terminal.find_device(device)))
-    if invalid and not (listed and sweeps):
-        raise BadFile("\n".join(invalid))
+    if not experiments and not listed:
+        raise BadOption("No experiment given. Pass a name or a file; `domainadaptor run --list` lists the names")
+    files = [find_experiment(name) for name in experiments or []] or experiment_files()
+    given = _checkpoints(checkpoint or [])
     if listed:
-        _list(sweeps, output, as_json)
-        terminal.show_notes(invalid)
-        if invalid:
-            raise typer.Exit(terminal.Exit.SOME_SKIPPED)
-    elif missing:
-        _print_missing(sweeps, output, root)
-    else:
-        with _helpers(jobs, [*(word for word in sys.argv[1:] if word != "--export"), "--jobs", "1"]):
-            _run(sweeps, output, as_json, export)
+        _list([Sweep(experiment) for experiment in _read(files, given)], output, as_json)
+        return
+    runner = Runner(root, cache_folder() / "images" if cache else None, terminal.find_device(device))
+    sweeps = [Sweep(experiment, runner) for experiment in _read(files, given, runner)]
+    if train and (trainings := _trainings(sweeps, output)):
+        more = [*(["--root", str(root)] if root else []), "--device", device, *([] if cache else ["--no-cache"])]
+        _train(trainings, more)
+        sweeps = [Sweep(sweep.experiment, runner) for sweep in sweeps]
+    with _helpers(jobs, [*(word for word in sys.argv[1:] if word not in ("--export", "--train")), "--jobs", "1"]):
+        _run(sweeps, output, as_json, export)
 
 
 def _checkpoints(pairs: list[str]) -> dict[str, str]:
@@ -84,43 +81,67 @@ def _checkpoints(pairs: list[str]) -> dict[str, str]:
     return own
 
 
-def _files(given: list[Path], listed: bool) -> list[Path]:
-    """Return the experiment files: those given, by path or name, or for a list those of a folder."""
-    from domainadaptor.lab.experiments.spec import NETWORKS
-
-    files = []
-    for path in given or ([_FOLDER] if listed else []):
-        named = _FOLDER / f"{path}.toml"
-        if listed and path.is_dir():
-            files += sorted(path.glob("*.toml"))
-        else:
-            files.append(named if not path.exists() and named.is_file() else path)
-    files = [path for path in files if path.name != NETWORKS]  # experiments/*.toml includes it
-    if not files:
-        hint = f"`domainadaptor run --list` lists those in {str(_FOLDER.resolve())!r}"
-        raise BadFile(f"No experiment given. Pass a file such as experiments/comparison.toml; {hint}")
-    return files
-
-
-def _read(files: list[Path], own: dict[str, str], runner: "Runner") -> tuple[list["Sweep"], list[str]]:
-    """Return the sweeps of valid files, and what is wrong with the others."""
+def _read(files: list[Path], own: dict[str, str], runner: "Runner | None" = None) -> list["Experiment"]:
+    """Return the experiments of all files, or report what is wrong with any of them."""
     from domainadaptor import registry
     from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.experiments.spec import read_experiment
-    from domainadaptor.lab.experiments.sweep import Sweep
 
     views = registry.entries("domainadaptor.lab.reports.views")
-    sweeps: list[Sweep] = []
-    invalid: list[str] = []
+    found, invalid = [], []
     for path in files:
         try:
-            sweeps.append(Sweep(read_experiment(path, cache_folder() / "runs", own, runner.dataset, views), runner))
+            found.append(read_experiment(path, cache_folder() / "runs", own, runner.dataset if runner else None, views))
         except BadFile as error:
             invalid.append(str(error))
-    names = [sweep.experiment.name for sweep in sweeps]
+    if invalid:
+        raise BadFile("\n".join(invalid))
+    names = [experiment.name for experiment in found]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise BadOption(f"There is more than one experiment {twice[0]!r}; run each with its own --output")
-    return sweeps, invalid
+    return found
+
+
+def _trainings(sweeps: list["Sweep"], output: Path) -> dict[str, float | None]:
+    """Return the commands that train the networks of runs without a record, with the minutes of each if known."""
+    from domainadaptor.lab.records.store import Store
+
+    with Store(output, readonly=True) as store:
+        for sweep in sweeps:
+            sweep.look_up(store)
+    return {command: minutes for sweep in sweeps for command, minutes in sweep.trainings().items()}
+
+
+def _train(trainings: dict[str, float | None], more: list[str]) -> None:
+    """Train networks one after the other; those that are complete or were begun earlier are not repeated."""
+    terminal.show_notes([_estimate(trainings)])
+    for at, command in enumerate(trainings, 1):
+        terminal.print_text(f"[{at}/{len(trainings)}] {command}", terminal.err)
+        words = [sys.executable, "-m", "domainadaptor", *shlex.split(command)[1:], *more]
+        with _exit_on_sigterm():
+            status = subprocess.run(words, stdout=subprocess.DEVNULL, check=False).returncode  # it reports on stderr
+        if status not in (0, terminal.Exit.SOME_SKIPPED):
+            raise typer.Exit(status)
+
+
+def _estimate(trainings: dict[str, float | None]) -> str:
+    """Say how many networks must be trained, and how long that takes, as far as it was ever measured."""
+    known = [minutes for minutes in trainings.values() if minutes is not None]
+    text = f"{terminal.count(len(trainings), 'network')} must be trained first"
+    if known:
+        some = "" if len(known) == len(trainings) else f" for {len(known)} of them"
+        text += f", about {_duration(sum(known))}{some} (as measured for the published results; yours may differ)"
+    if len(known) < len(trainings):
+        text += "; for how long is not known: an epoch of the first will show it"
+    return text
+
+
+def _duration(minutes: float) -> str:
+    """Return a time in words: minutes, hours or days."""
+    for unit, length in (("day", 24 * 60), ("hour", 60)):
+        if minutes >= 2 * length:
+            return f"{minutes / length:.1f} {unit}s"
+    return terminal.count(max(1, round(minutes)), "minute")
 
 
 @contextmanager
@@ -143,15 +164,24 @@ def _helpers(jobs: int, words: list[str]) -> Iterator[None]:
         )
         for _ in range(jobs - 1)
     ]
-    handler = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the others end too
     try:
-        yield  # until every run is done
+        with _exit_on_sigterm():
+            yield  # until every run is done
     finally:
-        signal.signal(signal.SIGTERM, handler)
         torch.set_num_threads(before)
         for other in others:
             other.terminate()
             other.wait()
+
+
+@contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    """End as after an error when this process is told to end, so that processes it started end too."""
+    handler = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _run(sweeps: list["Sweep"], output: Path, as_json: bool, export: bool) -> None:
@@ -190,7 +220,7 @@ def _run_one(sweep: "Sweep", store: "Store", as_json: bool) -> dict[str, str]:
     """Do the runs of one experiment and show its tables; return what failed."""
     from domainadaptor.lab.experiments.sweep import RunProgress, run_sweep
 
-    if recorded := sweep.recorded():
+    if recorded := [cell for cell in sweep.cells if cell.recorded]:
         why = "; ".join(dict.fromkeys(cell.missing for cell in recorded))
         terminal.show_notes([f"{terminal.count(len(recorded), 'run')} cannot be repeated now; records are kept: {why}"])
     if sweep.missing():
@@ -210,24 +240,19 @@ def _run_one(sweep: "Sweep", store: "Store", as_json: bool) -> dict[str, str]:
 
 
 def _show_tables(sweep: "Sweep", store: "Store") -> None:
-    """Print the tables of an experiment that have accuracies: the mean over seeds."""
-    from domainadaptor.lab.records.runs import EvaluationRecord
-    from domainadaptor.lab.reports.counts import accuracy
-    from domainadaptor.lab.reports.selection import TableRecords
-    from domainadaptor.lab.reports.tables import MEAN, estimates, number_rows
+    """Print the tables of an experiment as the report has them, without the paper's numbers."""
+    from domainadaptor.lab.reports.sections import chapters
 
-    records = {name: run for name, run in store.runs().items() if isinstance(run, EvaluationRecord)}
-    for table in sweep.plan().tables:
-        rows = number_rows(TableRecords(table, "", records, "evaluation"), accuracy)
-        if not (known := estimates(rows, table.columns)):
-            continue  # it shows another measurement
-        columns = [*table.columns, *([MEAN] if table.mean else [])]
-        shown = Table(*(Column(Text(heading)) for heading in [table.corner, *columns]))  # folder names are not markup
-        shown.title = Text(f"{table.title}: accuracy in percent; {table.sample}", style="table.title")
-        for at, row in enumerate(rows):
-            done = [name for name in columns if (at, name) in known and (name == MEAN or row.cells[name].complete)]
-            shown.add_row(Text(row.label), *(f"{known[at, name].mean:.1f}" if name in done else "" for name in columns))
-        terminal.out.print(shown)
+    plan = sweep.plan()
+    tables = tuple(table.model_copy(update={"paper": None}) for table in plan.tables)
+    (chapter,) = chapters([plan.model_copy(update={"tables": tables})], store.runs())
+    for section in chapter.sections:
+        for printed in section.view.tables:
+            title = f"{section.title}; {section.sample}"
+            shown = Table(*(Column(Text(name)) for name in (printed.corner, *printed.columns)), title=Text(title))
+            for line in printed.lines:
+                shown.add_row(Text(line.label), *map(Text, line.cells))
+            terminal.out.print(shown)
 
 
 class _Display:
@@ -271,25 +296,12 @@ class _Display:
 
 
 def _needs(sweep: "Sweep") -> str:
-    """Return what is missing, and the commands that make it."""
-    missing = sweep.missing()
-    commands = "".join(f"\n  {command}" for command, why in missing.items() if command != why)
-    return f"{'; '.join(dict.fromkeys(missing.values()))}{commands}"
-
-
-def _print_missing(sweeps: list["Sweep"], output: Path, root: Path | None) -> None:
-    """Print the commands alone on standard output, and the reasons on standard error."""
-    from domainadaptor.lab.records.store import Store
-
-    with Store(output, readonly=True) as store:
-        for sweep in sweeps:
-            sweep.look_up(store)
-    wanted = {command: why for sweep in sweeps for command, why in sweep.missing().items()}
-    terminal.show_notes(dict.fromkeys(wanted.values()))
-    place = f" {shlex.join(['--root', str(root)])}" if root else ""
-    for command, why in wanted.items():
-        if command != why:  # otherwise no command helps
-            typer.echo(command + place)
+    """Return why runs cannot run, and what helps."""
+    trainings = sweep.trainings()
+    reasons = dict.fromkeys(cell.missing for cell in sweep.missing() if not cell.spec.network.trainings)
+    parts = [*([_estimate(trainings)] if trainings else []), *reasons]
+    commands = "".join(f"\n  {command}" for command in trainings)
+    return f"{'; '.join(parts)}" + (f". Add --train, or train them yourself:{commands}" if trainings else "")
 
 
 def _list(sweeps: list["Sweep"], output: Path, as_json: bool) -> None:
@@ -297,31 +309,38 @@ def _list(sweeps: list["Sweep"], output: Path, as_json: bool) -> None:
 
     rows: list[dict[str, Any]] = []
     with Store(output, readonly=True) as store:
-        done = {name for name, record in store.runs().items() if not record.failed}
         for sweep in sweeps:
             sweep.look_up(store)
-            specs = sweep.runnable()
-            absent = {repr(cell.spec): cell for cell in sweep.cells if cell.id is None}  # tables may share runs
-            recorded = sum(cell.recorded is not None for cell in absent.values())
+            runs = {repr(cell.spec): cell.recorded is not None for cell in sweep.cells}  # tables may share runs
+            experiment = sweep.experiment
             rows.append(
                 {
-                    "experiment": sweep.experiment.name,
-                    "title": sweep.experiment.title,
-                    "data": sorted({table.dataset for table in sweep.experiment.tables}),
+                    "experiment": experiment.name,
+                    "paper": experiment.paper,
+                    "title": experiment.title,
+                    "data": sorted({table.dataset for table in experiment.tables}),
                     "networks": sorted({cell.spec.network.label for cell in sweep.cells}),
-                    "runs": len(specs) + len(absent),
-                    "done": len(specs.keys() & done) + recorded,
-                    "missing": len(absent) - recorded,
+                    "runs": len(runs),
+                    "done": sum(runs.values()),
+                    "minutes": experiment.minutes,
                 }
             )
+    rows.sort(key=lambda row: _order(row["paper"]))
     if as_json:
         terminal.print_json(rows)
         return
-    headings = [Column(name, no_wrap=True, justify="right") for name in ("runs", "done", "missing")]
-    table = Table("experiment, and what it needs", *headings, caption=_CAPTION)
+    numbers = [Column(name, no_wrap=True, justify="right") for name in ("runs", "done", "time")]
+    table = Table(Column("paper", no_wrap=True), Column("experiment", overflow="fold"), *numbers, caption=_TIMES)
     for row in rows:
-        some = ", ".join(row["networks"][:_NAMED]) + (" …" if len(row["networks"]) > _NAMED else "")
-        needs = f"\n{row['title']}\n{', '.join(row['data'])}: {some}"
-        counts = (str(row[name]) for name in ("runs", "done", "missing"))
-        table.add_row(Text.assemble((row["experiment"], "bold"), needs), *counts)
+        title = "\n" + row["title"].removesuffix(f" ({row['paper']})")
+        time = "" if row["minutes"] is None else _duration(row["minutes"])
+        name = Text.assemble((row["experiment"], "bold"), title)
+        table.add_row(row["paper"], name, str(row["runs"]), str(row["done"]), time)
     terminal.out.print(table)
+
+
+def _order(paper: str) -> tuple[bool, str, int, str]:
+    """Sort tables, then figures, then what is not in the paper."""
+    kind, _, number = paper.partition(" ")
+    digits = "".join(filter(str.isdigit, number))
+    return kind != "Table", kind or "~", int(digits or 0), number

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from domainadaptor.errors import BadFile
+from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.registry import published_images
 from domainadaptor.lab.evaluation.protocols import PROTOCOLS
 from domainadaptor.lab.experiments.networks import LocatedNetwork
-from domainadaptor.lab.experiments.spec import NETWORKS, ExperimentFile, read_experiment
+from domainadaptor.lab.experiments.spec import FILES, ExperimentFile, experiment_files, find_experiment, read_experiment
 from domainadaptor.lab.experiments.tables import RowSpec, TableSpec
 
 VIEWS = ("accuracy", "accuracy-curve")
-EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "experiments.md"
 
 GOOD = """
 title = "A table"
@@ -171,6 +171,26 @@ def test_a_group_of_several_needs_one_network_for_all(read):
         read(GOOD.replace('domains = ["photo", "sketch"]', groups))
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("comparison", "comparison"), ("table-3", "comparison"), ("Table 3", "comparison"), ("figure 5c", "batch-sizes"),
+     ("figure_5A", "alpha-by-layer")],
+)  # fmt: skip
+def test_an_experiment_of_the_package_is_found_by_its_name_or_its_place_in_the_paper(name, found):
+    assert find_experiment(name) == FILES / f"{found}.toml"
+
+
+def test_a_name_of_no_experiment_is_explained(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadOption, match="did you mean 'comparison'"):
+        find_experiment("comparson")
+    with pytest.raises(BadOption, match="No experiment 'networks'"):
+        find_experiment("networks")
+    assert find_experiment("mine/own.toml") == Path("mine/own.toml")  # whether it is there, reading it tells
+    (tmp_path / "comparison").write_text(GOOD)
+    assert find_experiment("comparison") == Path("comparison")
+
+
 def test_what_is_no_toml_is_said(read, tmp_path):
     with pytest.raises(BadFile, match="not valid TOML"):
         read("title = ")
@@ -178,9 +198,7 @@ def test_what_is_no_toml_is_said(read, tmp_path):
         read_experiment(tmp_path / "none.toml", tmp_path)
 
 
-@pytest.mark.parametrize(
-    "path", sorted(p for p in EXPERIMENTS.glob("*.toml") if p.name != NETWORKS), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", experiment_files(), ids=lambda path: path.stem)
 def test_the_experiments_of_this_project_are_well_formed(path, tmp_path):
     experiment = read_experiment(path, tmp_path)
     assert experiment.tables
@@ -191,7 +209,7 @@ def test_the_experiments_of_this_project_are_well_formed(path, tmp_path):
 
 
 def test_the_documentation_has_a_good_example_and_every_key(tmp_path):
-    text = (EXPERIMENTS / "README.md").read_text()
+    text = DOCUMENT.read_text()
     (tmp_path / "example.toml").write_text(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
     assert read_experiment(tmp_path / "example.toml", tmp_path).tables
     for word in (*TableSpec.model_fields, *RowSpec.model_fields, *ExperimentFile.model_fields, *PROTOCOLS):
@@ -206,9 +224,7 @@ def test_there_is_an_experiment_for_every_table_of_the_paper(tmp_path):
         rows = list(csv.DictReader(file))
     known = {(row["table"], row["backbone"], row["method"]) for row in rows}
     shown = set()
-    for path in EXPERIMENTS.glob("*.toml"):
-        if path.name == NETWORKS:
-            continue
+    for path in experiment_files():
         for table in read_experiment(path, tmp_path).tables:
             for row in table.lines if table.paper else ():
                 if row.paper is not None:

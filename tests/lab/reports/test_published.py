@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from domainadaptor.lab.experiments.networks import NetworkEntry, Networks
+from domainadaptor.lab.experiments.spec import FILES, NETWORKS
 from domainadaptor.lab.records.store import EXPORT, Store
 from domainadaptor.lab.reports.report import ResultsReport, publish
 from domainadaptor.lab.reports.sections import chapters
@@ -48,10 +50,36 @@ def test_the_records_give_the_tracked_files(kept, tmp_path):
 
 def test_plans_have_the_words_of_the_experiments(kept):
     for name, plan in kept[1].items():
-        words = tomllib.loads((ROOT / "experiments" / f"{name}.toml").read_text())
+        words = tomllib.loads((FILES / f"{name}.toml").read_text())
         assert plan.title == words["title"], "make results"
         assert plan.about == words["about"]
         assert list(plan.remarks) == words.get("remarks", [])
+
+
+def test_times_in_experiment_files_were_measured(kept):
+    records, plans, _ = kept
+    for name, plan in plans.items():
+        runs = {run.id for table in plan.tables for run in table.runs()} & set(records)
+        minutes = tomllib.loads((FILES / f"{name}.toml").read_text()).get("minutes", 0)
+        assert minutes == pytest.approx(sum(records[run].took for run in runs) / 60, abs=0.11), name
+
+
+def test_times_of_trainings_were_measured(kept):
+    tables = tomllib.loads((FILES / NETWORKS).read_text())
+    networks = Networks({name: NetworkEntry.model_validate(table) for name, table in tables.items()}, ROOT)
+    left = {"seed", "sources", "data", "start", "weights"}
+    for name, entry in networks.entries.items():
+        if entry.minutes is not None:
+            wanted = networks.request(name, "photo", 0).settings.model_dump(exclude=left)
+            own = [
+                record
+                for record in kept[2]
+                if record.recipe.model_dump(exclude=left) == wanted
+                and (len(record.recipe.sources) == 1) == bool(entry.sources)
+                and record.recipe.weights.startswith("pacs-") == bool(entry.start)
+            ]
+            minutes = [len(r.epochs) * min(epoch.seconds for epoch in r.epochs) / 60 for r in own]
+            assert entry.minutes == pytest.approx(sum(minutes) / len(minutes), abs=0.06), name
 
 
 def test_tracked_results_are_few_small_and_linked():

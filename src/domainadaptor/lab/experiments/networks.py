@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.lab.data.domains import DomainDataset
@@ -20,6 +20,7 @@ from domainadaptor.lab.records.training import TrainingRequest, TrainingSettings
 from domainadaptor.lab.training.recipe import CHECKPOINT_FILE, TrainingRecipe, make_recipe
 from domainadaptor.options import suggestion
 
+NOT_TRAINED = "it is not trained yet"
 _WAYS = ("train", "checkpoint", "network")
 _DERIVED = ("sources", "data", "start", "options", "select_options", "seed")  # not written in a train table
 
@@ -57,6 +58,9 @@ class TrainTable(FileModel, extra="allow"):
         return self
 
 
+Trainings = tuple[tuple[str, float | None], ...]
+
+
 @dataclass(frozen=True)
 class LocatedNetwork:
     """A network that an experiment needs: where it is, or how to get it."""
@@ -65,8 +69,9 @@ class LocatedNetwork:
     argument: str  # of `evaluate`: the name of a run, a file, or a name of the zoo
     path: Path | None = None  # of its checkpoint
     weights: str | None = None  # for a name of the zoo
-    command: str = ""  # that makes it
+    command: str = ""  # that trains it
     missing: str = ""  # why it cannot be used
+    trainings: Trainings = ()  # commands that would make it, with the minutes that each was measured to take
     training: TrainingRequest | None = None
     raw: InputOptions = field(default_factory=InputOptions)  # preprocessing and classes given for a file of weights
 
@@ -80,6 +85,7 @@ class NetworkEntry(FileModel):
 
     about: str = ""
     train: TrainTable | None = None
+    minutes: Annotated[float, Field(gt=0)] | None = None  # that training one took
     start: str = ""  # the entry whose network training starts from
     sources: Names = ()  # trained on these only; on all but the target otherwise
     checkpoint: str = ""  # a file, with {target} and {seed} where there are several
@@ -128,22 +134,32 @@ class Networks:
             path = Path(_filled(entry.checkpoint, target, seed))
             missing = "" if path.is_file() else f"no checkpoint at {str(path)!r}"
             return LocatedNetwork(name, str(path), path, missing=missing)
-        found = LocatedNetwork(name, name, training=self.request(name, target, seed))
-        given, kind = {**entry.train.given, "seed": seed}, entry.train.dataset
+        found = self.describe(name, target, seed)
+        given = {**entry.train.given, "seed": seed}
+        before: Trainings = ()
         if entry.start:
             start = self.locate(entry.start, target, seed, dataset)
-            if start.missing:
-                return replace(found, command=start.command, missing=start.missing)
-            given["weights"] = start.argument
-        found = replace(found, command=_command(kind, given, target, entry.sources))
+            given["weights"], before = start.argument, start.trainings
+            if start.missing and not before:
+                return replace(found, missing=start.missing)
+        found = replace(found, command=_command(entry.train.dataset, given, target, entry.sources))
+        trainings = (*before, (found.command, entry.minutes))
         try:
-            opened = dataset(kind)
+            opened = dataset(entry.train.dataset)
+            if before:
+                return replace(found, missing=NOT_TRAINED, trainings=trainings)
             sources = entry.sources or tuple(opened.others(target or ""))
             run = make_recipe(opened, self.runs, **given).replace(sources=sources).id()
         except AdaptationError as error:
             return replace(found, missing=str(error))
         path = self.runs / run / CHECKPOINT_FILE
-        return replace(found, argument=run, path=path, missing="" if path.is_file() else "it is not trained yet")
+        if path.is_file():
+            return replace(found, argument=run, path=path)
+        return replace(found, argument=run, missing=NOT_TRAINED, trainings=trainings)
+
+    def describe(self, name: str, target: str | None, seed: int) -> LocatedNetwork:
+        """Return what is known of a network before it is looked for."""
+        return LocatedNetwork(name, name, training=self.request(name, target, seed))
 
     def request(self, name: str, target: str | None, seed: int) -> TrainingRequest | None:
         """Return the settings that an entry's network is trained with; None if it is not trained."""

@@ -1,5 +1,6 @@
 """Experiment files: tables of rows and columns, validated as a whole before anything runs."""
 
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,7 +32,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+FILES = Path(__file__).parent / "files"  # the experiments of the package
 NETWORKS = "networks.toml"
+_PLACE = re.compile(r"\(((?:Table|Figure) \w+)\)$")  # in the paper, at the end of a title
 OpenDataset = Callable[[str, Mapping[str, Any]], DomainDataset]
 
 
@@ -40,6 +43,7 @@ class ExperimentFile(FileModel):
 
     title: str
     about: str = ""
+    minutes: Annotated[float, Field(gt=0)] | None = None  # that all runs took, one after the other
     remarks: Texts = ()
     table: Annotated[list[TableSpec], Field(min_length=1)]
     rows: Annotated[dict[str, RowSpec], Field(min_length=1)]
@@ -68,6 +72,41 @@ class Experiment:
     remarks: tuple[str, ...]
     tables: tuple[TableSpec, ...]
     networks: Networks
+    minutes: float | None
+
+    @property
+    def paper(self) -> str:
+        """The table or figure of the paper that it reproduces; "" if there is none."""
+        return place_in_title(self.title)
+
+    @property
+    def argument(self) -> str:
+        """What `domainadaptor run` calls it."""
+        return self.name if self.file.parent == FILES else self.file.as_posix()
+
+
+def place_in_title(title: str) -> str:
+    """Return "Table 3" of a title that ends with "(Table 3)"."""
+    found = _PLACE.search(title)
+    return found[1] if found else ""
+
+
+def experiment_files(folder: Path = FILES) -> list[Path]:
+    """Return the experiment files of a folder, those of the package by default."""
+    return sorted((path for path in folder.glob("*.toml") if path.name != NETWORKS), key=lambda path: path.stem)
+
+
+def find_experiment(name: str) -> Path:
+    """Return an experiment file, given its path, its name in the package, or its place in the paper, as "table 3"."""
+    if name.endswith(".toml") or Path(name).is_file():
+        return Path(name)
+    shipped = {path.stem: path for path in reversed(experiment_files())}
+    known = {place_in_title(str(_toml(path).get("title"))): path for path in shipped.values()} | shipped
+    wanted = re.sub(r"[\s_-]+", "", name.casefold())
+    for title, path in known.items():
+        if title and re.sub(r"[\s_-]+", "", title.casefold()) == wanted:
+            return path
+    raise BadOption(f"No experiment {name!r}; {suggestion(name, sorted(shipped))}. A file of your own ends in .toml")
 
 
 def read_experiment(
@@ -103,14 +142,16 @@ def read_experiment(
     if problems:
         lines = "\n".join(f"  - {problem}" for problem in problems)
         raise BadFile(f"Invalid experiment file {str(path)!r}; nothing was run:\n{lines}")
-    return Experiment(path.stem, path, file.title, file.about.strip(), file.remarks, tuple(file.table), networks)
+    return Experiment(
+        path.stem, path, file.title, file.about.strip(), file.remarks, tuple(file.table), networks, file.minutes
+    )
 
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
         return dict(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
-        why = f"{error.strerror or error}; `domainadaptor run --list` lists the folder experiments"
+        why = f"{error.strerror or error}; `domainadaptor run --list` lists the experiments of the package"
         raise BadFile(f"No experiment file at {str(path)!r}: {why}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadFile(f"{str(path)!r} is not valid TOML: {error}") from error

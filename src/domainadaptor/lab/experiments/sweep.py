@@ -36,14 +36,15 @@ class SweepCell:
 
 @dataclass
 class Sweep:
-    """The runs of an experiment, laid out in tables."""
+    """The runs of an experiment, laid out in tables; without a runner only their records can be looked at."""
 
     experiment: Experiment
-    runner: Runner
+    runner: Runner | None = None
     cells: list[SweepCell] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        locate = cache(partial(self.experiment.networks.locate, dataset=self.runner.dataset))
+        networks = self.experiment.networks
+        locate = cache(partial(networks.locate, dataset=self.runner.dataset) if self.runner else networks.describe)
         for number, table in enumerate(self.experiment.tables):
             for row, column, seed in product(table.lines, table.columns(), table.seeds):
                 for spec in table.runs(row, column, seed, locate):
@@ -51,7 +52,7 @@ class Sweep:
 
     def _identify(self, spec: RunSpec) -> tuple[str | None, str]:
         """Return the id of a run, or why it cannot run."""
-        if spec.network.missing:
+        if spec.network.missing or self.runner is None:
             return None, spec.network.missing
         try:
             return self.runner.settings(spec).id, ""
@@ -63,14 +64,13 @@ class Sweep:
         found = {cell.id: cell.spec for cell in self.cells if cell.id is not None}
         return dict(sorted(found.items(), key=lambda entry: entry[1].network.argument))
 
-    def missing(self) -> dict[str, str]:
-        """Return why runs cannot run, by the command that would help, or by the reason if there is none."""
-        wanted = [cell for cell in self.cells if cell.id is None and cell.recorded is None]
-        return {cell.spec.network.command or cell.missing: cell.missing for cell in wanted}
+    def missing(self) -> list[SweepCell]:
+        """Return the cells that cannot run and have no record."""
+        return [cell for cell in self.cells if cell.id is None and cell.recorded is None]
 
-    def recorded(self) -> list[SweepCell]:
-        """Return cells that cannot run now and have a record from when they could."""
-        return [cell for cell in self.cells if cell.recorded is not None]
+    def trainings(self) -> dict[str, float | None]:
+        """Return the commands that train missing networks, in order, with the minutes that each takes if known."""
+        return {command: minutes for cell in self.missing() for command, minutes in cell.spec.network.trainings}
 
     def look_up(self, store: Store) -> None:
         """Find the records of cells that cannot run now but could when the plan in the store was written."""
@@ -94,7 +94,7 @@ class Sweep:
     def plan(self, output: Path = OUTPUT) -> Plan:
         """Return the layout of all tables, with the command that puts their records into a folder."""
         experiment = self.experiment
-        words = ["domainadaptor", "run", experiment.file.as_posix()]
+        words = ["domainadaptor", "run", experiment.argument]
         words += [w for name, path in experiment.networks.given.items() for w in ("--checkpoint", f"{name}={path}")]
         return Plan(
             name=experiment.name,
@@ -159,9 +159,10 @@ def run_sweep(sweep: Sweep, store: Store, progress: RunProgress) -> dict[str, st
     one of them works on is left to it. Returns the ids of failed runs -> why.
     """
     sweep.write_plan(store)
-    specs = sweep.runnable()
+    specs, runner = sweep.runnable(), sweep.runner
+    assert runner is not None
     for spec in specs.values():
-        sweep.runner.write_provenance(spec, store)
+        runner.write_provenance(spec, store)
     earlier = {name: store.run(name) for name in specs}
     waiting = list(specs)
     failed: dict[str, str] = {}
@@ -176,7 +177,7 @@ def run_sweep(sweep: Sweep, store: Store, progress: RunProgress) -> dict[str, st
                     failed[name] = record.failed  # another process has just tried it
                 elif not is_current(record, specs[name]):
                     progress.begun(specs[name], len(specs) - len(waiting) + at, len(specs))
-                    record = _attempt(specs[name], sweep.runner, progress)
+                    record = _attempt(specs[name], runner, progress)
                     store.write(record)
                     progress.ended(specs[name], record)
                     failed |= {name: record.failed} if record.failed else {}
