@@ -176,7 +176,7 @@ def method_info(method: str | Callable[..., Any], *, allow_import: bool = False)
 def method_options(
     method: str | Callable[..., Any], values: Mapping[str, Any], *, text: bool = False, allow_import: bool = False
 ) -> dict[str, Any]:
-    """Return options of a method in their declared types; `guard`, which `adapt` takes, is one of them.
+    """Return options of a method in their declared types, those that `adapt` takes among them.
 
     Args:
         method: A registered name, or a function from a network to an adaptor.
@@ -189,10 +189,9 @@ def method_options(
     """
     function = registry.find(METHODS, "method", method, allow_import=allow_import)
     convert = parse_options if text else coerce_options
-    own = {name: value for name, value in values.items() if name != "guard"}
-    found = convert(function, own, method if isinstance(method, str) else "")
-    if "guard" in values:
-        found |= convert(_of_every_method, {"guard": values["guard"]})
+    shared = {p.name: values[p.name] for p in parameters(of_every_method) if p.name in values}
+    own = {name: value for name, value in values.items() if name not in shared}
+    found = convert(function, own, method if isinstance(method, str) else "") | convert(of_every_method, shared)
     _check_together(function, found)
     return {name: found[name] for name in values}
 
@@ -203,7 +202,8 @@ def _check_together(function: Callable[..., Any], values: Mapping[str, Any]) -> 
         check({**defaults_of(function), **values})
 
 
-def _of_every_method(*, guard: bool = False) -> None: ...
+def of_every_method(*, multilabel: bool = False, guard: bool = False, min_batch: option_types.Count = 1) -> None:
+    """Options that `adapt` takes for every method."""
 
 
 def _inspect(function: Callable[..., Any]) -> MethodInfo:

@@ -89,6 +89,7 @@ class AdaptiveNetwork(Stateful):
                 layer.cached = settings.repeated
         self._buffers = Snapshot(self.network, source)
         self._first = True  # the next pass is the first of its batch
+        self.inputs: tuple[Any, ...] = ()  # of the network, besides the images of the batch
 
     def __call__(self, images: Tensor) -> Tensor:
         """Run one pass and return the logits, (N, K).
@@ -101,7 +102,8 @@ class AdaptiveNetwork(Stateful):
             for norm in self.norms.values():
                 norm.uses = []
             # A first layer that works in place would write to the user's images.
-            output = self.network(images.clone() if self._prefix is None else self._prefix.input(images))
+            copy = images.clone() if self._prefix is None else self._prefix.input(images)
+            output = self.network(copy, *self.inputs)
             if not self._first or not self._found_reuse():
                 break
         if self._first:

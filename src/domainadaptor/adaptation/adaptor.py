@@ -5,21 +5,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, LayerReport, NetworkSettings
-from domainadaptor.adaptation.batch import checked_batch
+from domainadaptor.adaptation.batch import checked_batch, hint_at_single_image
 from domainadaptor.adaptation.change_detection import ChangeDetector
-from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap
-from domainadaptor.adaptation.guard import CollapseGuard, Drift, drift_of
-from domainadaptor.adaptation.logits import OutputReader, finite, read_logits
+from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap, write_tensors
+from domainadaptor.adaptation.fitting import with_fitting_methods
+from domainadaptor.adaptation.guard import CollapseGuard, drift_of
+from domainadaptor.adaptation.logits import Accepts, OutputReader, finite, read_logits, rows
 from domainadaptor.adaptation.result import Adaptation
 from domainadaptor.adaptation.snapshot import ParameterGuard
 from domainadaptor.adaptation.state import Stateful
-from domainadaptor.errors import AdaptationError, UnsupportedNetwork
+from domainadaptor.errors import AdaptationError, BadBatch, UnsupportedNetwork
 
 
 class Adaptor(nn.Module, ABC):
@@ -41,6 +43,9 @@ class Adaptor(nn.Module, ABC):
         self.reset_every = reset_every
         self.description = ""  # method and options, for repr
         self.output: OutputReader | None = None
+        self.multilabel = False
+        self.min_batch = 1  # smaller ones are answered by the source model
+        self.accepts: Accepts = "logits"  # what the network may return
         self.collapse: CollapseGuard | None = None  # goes back to the source model where one is set
         self._batches = 0  # since the last reset
         self._unfinished: tuple[Any] | None = None  # the state before a batch that was not ended
@@ -68,13 +73,17 @@ class Adaptor(nn.Module, ABC):
     def _check_plain(self) -> None:
         """Raise UnsupportedNetwork if no plain network can repeat the prediction."""
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Adapt to a batch and return its logits, (N, K)."""
-        return self._process(images).logits
+    def forward(self, images: Tensor, *inputs: Any) -> Any:
+        """Adapt to a batch and return its logits, (N, K); without them, whatever the network returns."""
+        return self._process(images, inputs).logits
 
     @final
-    def adapt(self, images: Tensor) -> Adaptation:
+    def adapt(self, images: Tensor, *inputs: Any) -> Adaptation:
         """Adapt to a batch and predict it.
+
+        Args:
+            images: The batch.
+            *inputs: Whatever else the network takes; for methods that pass nothing but the batch to it.
 
         Raises:
             BadBatch: The images cannot be used.
@@ -83,17 +92,18 @@ class Adaptor(nn.Module, ABC):
         return self._process(images)
 
     @final
-    def peek(self, images: Tensor, *, guarded: bool = True) -> Adaptation:
+    def peek(self, images: Tensor, *inputs: Any, guarded: bool = True) -> Adaptation:
         """Return what `adapt` would return for this batch, and keep nothing of it.
 
         Args:
             images: The batch.
+            *inputs: As `adapt` takes them.
             guarded: Whether the guard, if there is one, may answer with the source model.
         """
-        return self._process(images, remember=False, guarded=guarded)
+        return self._process(images, inputs, remember=False, guarded=guarded)
 
     @final
-    def adapted_network(self, images: Tensor) -> nn.Module:
+    def adapted_network(self, images: Tensor, *inputs: Any) -> nn.Module:
         """Adapt to a batch and return a plain, independent network with what it taught.
 
         Its eval output on the batch is the adapted one. Where a method predicts before its step, the network is that
@@ -103,14 +113,14 @@ class Adaptor(nn.Module, ABC):
             UnsupportedNetwork: No plain network can repeat the prediction.
         """
         plain: list[nn.Module] = []
-        self._process(images, then=lambda result: plain.append(self._plain_network(images, result)))
+        self._process(images, inputs, then=lambda result: plain.append(self._plain_network(images, result)))
         return plain[0]
 
     @final
-    def source_logits(self, images: Tensor) -> Tensor:
-        """Return the source model's logits, (N, K)."""
+    def source_logits(self, images: Tensor, *inputs: Any) -> Any:
+        """Return the source model's logits, (N, K); without them, whatever it returns."""
         with self._exclusive():
-            images = self._checked(images)
+            images = self._checked(images, inputs)
             with self._guard.guarding():
                 try:
                     return self._run_source(images) if len(images) > 0 else self._empty(images).logits
@@ -173,6 +183,7 @@ class Adaptor(nn.Module, ABC):
     def _process(
         self,
         images: Tensor,
+        inputs: tuple[Any, ...] = (),
         *,
         remember: bool = True,
         guarded: bool = True,
@@ -180,14 +191,14 @@ class Adaptor(nn.Module, ABC):
     ) -> Adaptation:
         """Check, adapt, predict; then keep what was learned, or go back to how it was."""
         with self._exclusive():
-            images = self._checked(images)
+            images = self._checked(images, inputs)
             if self._unfinished is not None:  # an interrupt came while a batch was ended
                 self._end_batch(*self._unfinished, keep=False)
             saved, keep = self._save(), False
             self._unfinished = (saved,)
-            with self._guard.guarding():
+            with self._guard.guarding(), hint_at_single_image(images):
                 try:
-                    result = self._learn(images) if len(images) > 0 else self._empty(images)
+                    result = self._not_adapted(images) or self._learn(images)
                     result = self._judged(images, result, guarded)
                     if then is not None:
                         then(result)
@@ -199,6 +210,14 @@ class Adaptor(nn.Module, ABC):
                 self._count(result)
             return result
 
+    def _not_adapted(self, images: Tensor) -> Adaptation | None:
+        """Return the result for a batch that is too small to adapt to."""
+        if len(images) == 0:
+            return self._empty(images)
+        if len(images) >= self.min_batch:
+            return None
+        return self._fall_back(images, None, f"the batch is smaller than min_batch={self.min_batch}")
+
     def _judged(self, images: Tensor, result: Adaptation, guarded: bool) -> Adaptation:
         """Fall back to the source model if the prediction is unusable, or if the guard sees a collapse."""
         if result.fell_back:
@@ -209,7 +228,8 @@ class Adaptor(nn.Module, ABC):
             return self._fall_back(images, result.before, "the adapted logits are not finite (lr too large?)")
         if not guarded or self.collapse is None:
             return result
-        why = self.collapse.look(result.logits, self._drift(), lambda: self._run_source(images))
+        look = partial(rows, multilabel=self.multilabel)
+        why = self.collapse.look(look(result.logits), drift_of(self._main), lambda: look(self._run_source(images)))
         return result if why is None else replace(self._fall_back(images, result.before, why), collapsed=True)
 
     def _end_batch(self, saved: Any, keep: bool) -> None:
@@ -262,34 +282,51 @@ class Adaptor(nn.Module, ABC):
             try:
                 yield
             finally:
-                self._busy = None
+                self._busy, self._main.inputs = None, ()
 
-    def _checked(self, images: Tensor) -> Tensor:
+    def _checked(self, images: Tensor, inputs: tuple[Any, ...]) -> Tensor:
         self._changes.check()
         images = checked_batch(images, self.source.parameters())
+        if inputs and self.accepts == "logits":
+            raise BadBatch(
+                f"Expected images alone, got {len(inputs)} more: this method may pass other images to the network, "
+                "which these would not belong to. Use a method such as adamixbn, tent or domainadaptor-t."
+            )
+        self._main.inputs = inputs
         if self._main.weights and not self._guard.knows and len(images) > 0:
             # The adaptive network has weights of its own, so only this pass shows whether a forward writes to them.
-            with self._guard.guarding():
+            with self._guard.guarding(), hint_at_single_image(images):
                 self._run_source(images[:1])
         return images
 
-    def _run_source(self, images: Tensor) -> Tensor:
+    def _run_source(self, images: Tensor) -> Any:
         with torch.no_grad():
-            return self._read_logits(self.source(images.clone()), len(images))
+            return self._read_logits(self.source(images.clone(), *self._main.inputs), len(images))
 
-    def _read_logits(self, output: object, count: int) -> Tensor:
-        return read_logits(output, self.output, count)
+    def _read_logits(self, output: object, count: int) -> Any:
+        """Return the logits in what a network returns, or all of it if the method needs none."""
+
+        def read(adaptor: Adaptor) -> Any:
+            return read_logits(output, self.output, count, adaptor.accepts, self.multilabel)
+
+        try:
+            return read(self)
+        except UnsupportedNetwork as error:
+            raise with_fitting_methods(error, self.source, read) from None
 
     def _fall_back(self, images: Tensor, before: Tensor | None, why: str) -> Adaptation:
         """Answer with the source model, and say why."""
         logits = self._run_source(images)
         note = f"{why}; no step was kept and the logits are the source model's"
-        before = logits if before is None else before.detach()
+        before = before.detach() if isinstance(before, Tensor) else logits
         return Adaptation(logits, before, alpha_tensors=self._main.alphas(), note=note, fell_back=True)
 
     def _empty(self, images: Tensor) -> Adaptation:
         # Many networks cannot reshape zero images; one blank image tells the number of classes.
-        logits = self._run_source(images.new_zeros((1, *images.shape[1:])))[:0]
+        logits = self._run_source(images.new_zeros((1, *images.shape[1:])))
+        if not isinstance(logits, Tensor):
+            raise BadBatch(f"The batch is empty, and without images no {type(logits).__name__} is returned.")
+        logits = logits[:0]
         return Adaptation(logits, logits.clone(), note="the batch is empty", fell_back=True)
 
     def _plain_network(self, images: Tensor, result: Adaptation) -> nn.Module:
@@ -301,11 +338,8 @@ class Adaptor(nn.Module, ABC):
             with torch.no_grad():
                 self._main(images)  # the last pass may have come before the last step
             for name, values in self._main.plain_values().items():
-                _write(plain.get_submodule(name), values)
+                write_tensors(plain.get_submodule(name), values)
         return plain
-
-    def _drift(self) -> Drift:
-        return drift_of(self._main)
 
     # Building, moving, copying.
 
@@ -364,12 +398,3 @@ def _rebuild_after_loading(adaptor: nn.Module, _: object) -> None:
     assert isinstance(adaptor, Adaptor)
     adaptor._changes = ChangeDetector(None)
     adaptor._rebuild()
-
-
-def _write(layer: nn.Module, values: Mapping[str, Tensor]) -> None:
-    """Give a layer tensors of its own: tied ones hold one value, adapted ones may differ."""
-    for name, value in values.items():
-        if (parameter := layer._parameters.get(name)) is not None:
-            layer._parameters[name] = nn.Parameter(value.clone(), requires_grad=parameter.requires_grad)
-        elif layer._buffers.get(name) is not None:
-            layer._buffers[name] = value.clone()

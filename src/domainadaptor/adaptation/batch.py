@@ -1,6 +1,7 @@
 """Batches of images: what a loader yields, and the checks before anything learns from it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -76,6 +77,19 @@ def checked_batch(images: object, weights: Iterable[Tensor]) -> Tensor:
                 "Remove or repair them."
             )
     return images
+
+
+@contextmanager
+def hint_at_single_image(images: Tensor) -> Iterator[None]:
+    """Raise BadBatch if a network fails on what may be one image."""
+    try:
+        yield
+    except Exception as error:
+        if images.ndim != 3:
+            raise
+        raise BadBatch(
+            f"The network cannot take a batch of shape {tuple(images.shape)}. One image? Pass image[None]."
+        ) from error
 
 
 def check_same_size(stored: Tensor, images: Tensor) -> None:

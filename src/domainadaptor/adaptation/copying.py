@@ -60,6 +60,15 @@ def independent_copy(network: nn.Module) -> nn.Module:
     return _copy(network, _cloned)
 
 
+def write_tensors(layer: nn.Module, values: Mapping[str, Tensor]) -> None:
+    """Give a layer tensors of its own: tied ones hold one value, adapted ones may differ."""
+    for name, value in values.items():
+        if (parameter := layer._parameters.get(name)) is not None:
+            layer._parameters[name] = nn.Parameter(value.clone(), requires_grad=parameter.requires_grad)
+        elif layer._buffers.get(name) is not None:
+            layer._buffers[name] = value.clone()
+
+
 def _cloned(p: nn.Parameter) -> nn.Parameter:
     return nn.Parameter(p.detach().clone(), requires_grad=False)
 

@@ -1,35 +1,65 @@
-"""Extract logits from whatever a network returns."""
+"""Extract logits from whatever a network returns, and the rows of them that a loss averages over."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from domainadaptor.errors import UnsupportedNetwork
 
 OutputReader = Callable[[Any], Tensor]
+Accepts = Literal["logits", "rows", "anything"]  # one row per image; also pixels and labels; also what has no logits
 
+_MOST_ROWS = 2**16  # pixels of a batch that a loss averages over: more would take much memory
 _REMEDY = "Pass output=<a function from the network's output to its logits>."
 
 
-def read_logits(output: object, reader: OutputReader | None, images: int) -> Tensor:
+def read_logits(
+    output: object, reader: OutputReader | None, images: int, accepts: Accepts = "logits", multilabel: bool = False
+) -> Tensor:
     """Return the logits, (N, K), in a tensor, a tuple, a dict or an object with `.logits`, or by the user's function.
+
+    Where "rows" are accepted, they may be (N, K, H, W). Where "anything" is, an output without (N, K) is returned as it
+    is.
 
     Raises:
         UnsupportedNetwork: There are no logits, or not one row per image and at least two classes.
     """
-    logits = _find(output) if reader is None else reader(output)
+    try:
+        return _checked(_find(output) if reader is None else reader(output), images, accepts, multilabel)
+    except UnsupportedNetwork:
+        if accepts != "anything":
+            raise
+        return cast(Tensor, output) if reader is None else reader(output)
+
+
+def rows(logits: Tensor, multilabel: bool) -> Tensor:
+    """Return what a loss averages over, (R, K): images, pixels on a regular grid, or labels, whose rows are (0, z)."""
+    if logits.ndim == 4:
+        step = math.ceil(math.sqrt(logits[:, 0].numel() / _MOST_ROWS))
+        logits = logits[..., ::step, ::step]
+    if multilabel:
+        return torch.stack([torch.zeros_like(logits), logits], -1).flatten(0, -2)
+    return logits if logits.ndim == 2 else logits.movedim(1, -1).flatten(0, -2)
+
+
+def _checked(logits: object, images: int, accepts: Accepts, multilabel: bool) -> Tensor:
     if not isinstance(logits, Tensor):
         raise UnsupportedNetwork(f"Expected logits from the output function, got a {type(logits).__name__}.")
-    if logits.ndim != 2 or logits.shape[0] != images or not logits.is_floating_point():
-        raise UnsupportedNetwork(
-            f"Expected logits of shape ({images}, classes), got {tuple(logits.shape)} {logits.dtype}. {_REMEDY}"
-        )
-    if logits.shape[1] < 2:
+    if logits.shape[:1] == (images,) and (logits.ndim == 1 or (logits.shape[1] < 2 and not multilabel)):
         raise UnsupportedNetwork(
             "Expected logits of two or more classes, got one. For a sigmoid head pass "
-            "output=lambda z: torch.cat([torch.zeros_like(z), z], 1)."
+            "output=lambda z: torch.stack([torch.zeros_like(z), z], 1)" + (".flatten(1)." if logits.ndim > 1 else ".")
+        )
+    if multilabel and accepts == "logits":
+        raise UnsupportedNetwork("This method is for one class per image; it cannot be used with multilabel=True.")
+    dense = accepts == "rows" and logits.ndim == 4
+    if not (dense or logits.ndim == 2) or logits.shape[0] != images or not logits.is_floating_point():
+        raise UnsupportedNetwork(
+            f"Expected logits of shape ({images}, classes), got {tuple(logits.shape)} {logits.dtype}. {_REMEDY}"
         )
     return logits
 
@@ -39,16 +69,16 @@ def in_loss_precision(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def finite(*tensors: Tensor) -> bool:
-    """Return whether every value of every tensor is finite, with one read from the device."""
-    flags = [torch.isfinite(tensor).all() for tensor in tensors]
+def finite(*outputs: Any) -> bool:
+    """Return whether every value of every tensor in the outputs is finite, with one read from the device."""
+    flags = [torch.isfinite(tensor).all() for tensor in tree_leaves(outputs) if isinstance(tensor, Tensor)]
     return bool(torch.stack([flag.to(flags[0].device) for flag in flags]).all()) if flags else True
 
 
 def _find(output: object) -> Tensor:
     if isinstance(output, Tensor):
         return output
-    named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    named = output.get("logits", output.get("out")) if isinstance(output, Mapping) else getattr(output, "logits", None)
     if isinstance(named, Tensor):
         return named
     if isinstance(output, Mapping):
@@ -58,6 +88,6 @@ def _find(output: object) -> Tensor:
         raise UnsupportedNetwork(
             f"The network returned a dict without 'logits': {', '.join(map(str, output))}. {_REMEDY}"
         )
-    if isinstance(output, Sequence) and output and isinstance(output[0], Tensor):
+    if isinstance(output, Sequence) and output and isinstance(output[0], Tensor) and output[0].ndim <= 2:
         return output[0]
     raise UnsupportedNetwork(f"The network returned a {type(output).__name__} without logits. {_REMEDY}")

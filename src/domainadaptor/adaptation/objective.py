@@ -24,6 +24,7 @@ class Objective(Stateful, ABC):
     idle = "there was nothing to learn from"  # why it returned None
     uses_logits = True  # if false, it runs its own passes and the logits carry no gradient
     needs_features = False  # whether it calls `network.features`
+    rows_only = False  # whether it uses the logits alone, so that their rows may be pixels or labels
 
     @abstractmethod
     def __call__(self, network: AdaptiveNetwork, images: Tensor, logits: Tensor) -> Tensor | None:
@@ -42,6 +43,8 @@ class Objective(Stateful, ABC):
 
 class LogitLoss(Objective):
     """The mean of a loss per image."""
+
+    rows_only = True
 
     def __init__(self, per_image: Callable[[Tensor], Tensor]) -> None:
         self.per_image = per_image

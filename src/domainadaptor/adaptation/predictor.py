@@ -30,8 +30,7 @@ def find_head(network: nn.Module, name: str | None = None) -> str:
         raise UnsupportedNetwork(f"head={name!r} is not a linear layer of the network; it has {linear or 'none'}")
     if not linear:
         raise UnsupportedNetwork(
-            f"{type(network).__name__} has no linear layer, but this method needs the features that enter one. "
-            "Use a method that needs no features; `domainadaptor methods` lists them."
+            f"{type(network).__name__} has no linear layer, but this method needs the features that enter one."
         )
     return name or linear[-1]
 

@@ -14,8 +14,8 @@ class Adaptation:
     `loss` and `alpha` are read from the device only when they are asked for.
     """
 
-    logits: Tensor  # (N, K), after adapting to the batch
-    before: Tensor  # (N, K), with the same norm layers before the first step: not the source model's logits
+    logits: Tensor  # (N, K) or (N, K, H, W), after adapting to the batch; without logits, whatever the network returns
+    before: Tensor  # alike, with the same norm layers before the first step: not the source model's logits
     loss_tensor: Tensor | None = field(default=None, repr=False)
     alpha_tensors: Mapping[str, Tensor | float] = field(default_factory=dict, repr=False)
     note: str | None = None  # why it fell back, or which layers could not take part
@@ -33,5 +33,5 @@ class Adaptation:
         return {name: float(value) for name, value in self.alpha_tensors.items()}
 
     def __repr__(self) -> str:
-        shape = " x ".join(map(str, self.logits.shape))
+        shape = " x ".join(map(str, getattr(self.logits, "shape", [type(self.logits).__name__])))
         return f"Adaptation(logits {shape}, loss={self.loss}, fell_back={self.fell_back}, note={self.note!r})"

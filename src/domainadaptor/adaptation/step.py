@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, Learns, NormFactory
 from domainadaptor.adaptation.adaptor import Adaptor
-from domainadaptor.adaptation.logits import finite, in_loss_precision
+from domainadaptor.adaptation.logits import finite, in_loss_precision, rows
 from domainadaptor.adaptation.objective import Objective
 from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.adaptation.result import Adaptation
@@ -65,6 +65,8 @@ class StepAdaptor(Adaptor):
             "head": head or "" if needs_features else None,
             "repeated": self._steps > 0 and (self._predict_after or self._steps > 1),
         }
+        if predictor is None:
+            self.accepts = "anything" if objective is None else "rows" if objective.rows_only else "logits"
         self._rebuild()
 
     def _build(self) -> AdaptiveNetwork:
@@ -84,7 +86,7 @@ class StepAdaptor(Adaptor):
             if step > 0 and objective is not None and objective.uses_logits:
                 logits = self._main(images)
             assert objective is not None
-            loss_now = objective(self._main, images, in_loss_precision(logits))
+            loss_now = objective(self._main, images, in_loss_precision(rows(logits, self.multilabel)))
             if loss_now is None:
                 break
             assert self._optimizer is not None
@@ -101,7 +103,9 @@ class StepAdaptor(Adaptor):
         else:
             logits = before
         notes = [text for text in (single, self._idle_note(loss, parameters), note) if text]
-        return Adaptation(self._answer(logits).detach(), before.detach(), loss, alpha, "; ".join(notes) or None)
+        if isinstance(logits, Tensor):
+            logits, before = self._answer(logits).detach(), before.detach()
+        return Adaptation(logits, before, loss, alpha, "; ".join(notes) or None)
 
     def _answer(self, logits: Tensor) -> Tensor:
         """Return the logits of the last pass, or what the predictor makes of them."""

@@ -109,6 +109,8 @@ class RenormalizedNorm(AdaptiveBatchNorm):
 class _Balanced(da.Objective):
     """A mean loss that weights images by the inverse frequency of their predicted class."""
 
+    rows_only = True
+
     def __init__(self, loss: str, keep: float) -> None:
         self.loss = loss
         self._frequency = da.EmaPrediction(keep, uniform=True)

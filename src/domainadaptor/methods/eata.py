@@ -73,6 +73,8 @@ def cosine_limit(classes: int) -> float:
 class ReliableEntropy(da.Objective):
     """The weighted mean entropy of confident images that differ from the average prediction."""
 
+    rows_only = True
+
     def __init__(self, *, margin: float, eps: float | None) -> None:
         self.margin, self.eps = margin, eps
         # Of the predictions kept. A reset clears it; in the authors' program it outlives resets.

@@ -23,6 +23,7 @@ _PUBLISHED = {"authors": (0.025, 1.0, ("layer4",)), "domainadaptor": (1.0, 0.0, 
 class Ratio(Objective):
     """A weighted likelihood ratio, plus the divergence of the running mean prediction from uniform."""
 
+    rows_only = True
     kept = ("_mean", "_next")
     _mean: Tensor | None = None
     _next: Tensor | None = None  # including this batch

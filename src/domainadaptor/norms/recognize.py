@@ -136,9 +136,10 @@ def _nothing_to_adapt(network: nn.Module, left: dict[str, str]) -> str:
             layers.setdefault(why, []).append(name)
         reasons = "; ".join(f"{why} ({listed([*map(repr, names)], 3)})" for why, names in layers.items())
         return f"{kind} has no norm layer that can be adapted: {reasons}."
-    others = sorted({type(m).__name__ for m in network.modules() if "norm" in type(m).__name__.lower()})
+    leaves = {type(m).__name__ for m in network.modules() if next(m.children(), None) is None}
+    others = sorted(name for name in leaves if "norm" in name.lower())
     instead = f"its norm layers are {', '.join(others)}" if others else "it has no norm layers"
     return (
         f"{kind} has no batch normalization ({instead}), but this method adapts batch statistics. Use a network whose "
-        "batch norm layers were not fused away, or a method that adapts other norm layers."
+        "batch norm layers were not fused away, or another method."
     )
