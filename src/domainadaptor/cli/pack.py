@@ -22,7 +22,8 @@ def pack(
 ) -> None:
     """Make a checkpoint from your own weights.
 
-    It also holds their class names and preprocessing: every other command takes the checkpoint in place of a network, without further options.
+    It also holds their class names and preprocessing: every other command takes the checkpoint in place of a network,
+    without further options.
     """
     from domainadaptor.lab.networks.checkpoint import save_checkpoint
     from domainadaptor.lab.networks.inputs import InputOptions, read_classes
