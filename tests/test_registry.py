@@ -1,4 +1,8 @@
+import os
+import re
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,24 +31,23 @@ def test_a_new_file_in_the_folder_is_a_new_method(tmp_path, monkeypatch):
     assert domainadaptor.method_info("half-way").defaults == {"share": 0.5}
 
 
-OWN = '''"""Tent, as short as it can be. Wang et al., ICLR 2021."""
-
-from torch import nn
-
-from domainadaptor import Adaptor, LogitLoss, StepAdaptor, batch_only, entropy, make_optimizer, method
-from domainadaptor import option_types as t
-
-__all__ = ["short_tent"]
+CONTRIBUTING = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+(OWN,) = (block for block in re.findall(r"^```python\n(.*?)^```$", CONTRIBUTING, re.M | re.S) if "__all__" in block)
 
 
-@method(paper="Wang et al., Tent", year=2021, kind="loss", forwards="1", backwards="1")
-def short_tent(network: nn.Module, *, lr: t.LearningRate = 1e-3, reset_every: t.ResetEvery = None) -> Adaptor:
-    """Minimize the entropy of each batch."""
-    optimizer = make_optimizer("sgd", lr=lr, momentum=0.9)
-    return StepAdaptor(
-        network, norm=batch_only, objective=LogitLoss(entropy), optimizer=optimizer, reset_every=reset_every
-    )
-'''
+@pytest.mark.slow
+def test_the_example_of_contributing_passes_the_tests_of_every_method(tmp_path):
+    """As it stands, in the folder of methods."""
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "short_tent.py").write_text(OWN)
+    plugin = f"import domainadaptor.methods as folder\nfolder.__path__.append({str(tmp_path / 'methods')!r})\n"
+    (tmp_path / "with_short_tent.py").write_text(plugin)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "with_short_tent", "tests/adaptation", "-k", "short-tent"]
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    root = Path(__file__).parents[1]
+    done = subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 30
 
 
 def test_a_composed_method_is_one_file_of_public_names(tmp_path, monkeypatch, net, images):

@@ -83,7 +83,7 @@ def find(package: str, kind: str, name: object, *, allow_import: bool = False) -
         return _typed.setdefault(name, _outside(kind, name))
     known = entries(package)
     if not isinstance(name, str) or name not in known:
-        own = ", or 'package.module:function' of your own" if allow_import else ""
+        own = ", or 'file.py:function' of your own" if allow_import else ""
         raise BadOption(f"unknown {kind} {name!r}; {suggestion(name, known)}{own}")
     return known[name].load()
 
@@ -124,7 +124,7 @@ def _outside(kind: str, path: str) -> Callable[..., Any]:
         found = getattr(_imported(place), attribute)
     except Exception as error:  # whatever a user's module raises
         why = f"{type(error).__name__}: {error}"
-        raise BadOption(f"{kind} {path!r}: expected an importable 'package.module:function'; {why}") from error
+        raise BadOption(f"{kind} {path!r}: expected 'package.module:function' or 'file.py:function'; {why}") from error
     if not callable(found):
         raise BadOption(
             f"{kind} {path!r} is a {type(found).__name__}; expected a function from a network to an adaptor"
