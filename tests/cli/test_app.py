@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -60,6 +61,17 @@ def test_a_new_command_is_one_file(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "hello\n", done.stderr
+
+
+def test_the_shell_completes_names_of_methods():
+    asked = {
+        "_DOMAINADAPTOR_COMPLETE": "complete_bash",
+        "COMP_WORDS": "domainadaptor predict --method dom",
+        "COMP_CWORD": "3",
+    }
+    command = [sys.executable, "-m", "domainadaptor"]
+    done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True)
+    assert done.stdout.split() == ["domainadaptor-aug", "domainadaptor-skd", "domainadaptor-t"]
 
 
 def test_help_names_every_command_and_exit_code(program):

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from domainadaptor.cli.terminal import bar_columns, count
+from domainadaptor.cli.terminal import bar_columns, count, print_text
 
 
 def test_a_narrow_bar_still_says_how_much_is_done_and_everything_that_runs():
@@ -18,6 +18,22 @@ def test_a_narrow_bar_still_says_how_much_is_done_and_everything_that_runs():
     shown = console.file.getvalue()
     assert "37/240" in shown
     assert all(word in shown.split() for word in said.split())
+
+
+def test_text_breaks_between_words_on_a_terminal_alone():
+    text = (
+        "the weights drifted by 0.021 of their size\n\n  /a/path/that/is/longer/than/a/line/of/this/terminal.json [x]"
+    )
+    shown = {}
+    for terminal in (True, False):
+        console = Console(file=io.StringIO(), width=20, force_terminal=terminal, color_system=None)
+        print_text(text, console)
+        shown[terminal] = console.file.getvalue()
+    assert shown[False] == text + "\n"
+    lines = shown[True].splitlines()
+    assert lines[:4] == ["the weights drifted", "by 0.021 of their", "size", ""]
+    assert "/a/path/that/is/longer/than/a/line/of/this/terminal.json" in [line.strip() for line in lines]
+    assert " ".join(shown[True].split()) == " ".join(text.split())
 
 
 @pytest.mark.parametrize(

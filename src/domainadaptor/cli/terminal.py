@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,9 +44,17 @@ def check_methods(value: Any) -> Any:
     return value
 
 
+def _known_methods(typed: str) -> list[str]:
+    """Return the methods that complete what was typed, for the shell."""
+    from domainadaptor.catalog import list_methods
+
+    return [name for name in list_methods() if name.startswith(typed)]
+
+
 _NETWORK = "A network of torchvision, timm or CIFAR, such as resnet50; a checkpoint; or a Hugging Face folder."
 _WEIGHTS = "For a network given by name: a .safetensors, .pt or .pth file, or `pretrained`. Nothing is downloaded."
-_METHOD = "A method: see `domainadaptor methods`; or package.module:function of your own."
+_OF_METHODS: dict[str, Any] = {"callback": check_methods, "autocompletion": _known_methods}
+_METHOD = "A method: see `domainadaptor methods`; or file.py:function of your own."
 
 Network = Annotated[str, typer.Argument(metavar="NETWORK", help=_NETWORK)]
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="pacs, vlcs, digits, folders …: see `data list`.")]
@@ -53,10 +62,8 @@ Weights = Annotated[str | None, option("FILE", _WEIGHTS, NETWORK)]
 Size = Annotated[int | None, option("PIXELS", "Side of the input images. Default: the network's own.", NETWORK, min=1)]
 Classes = Annotated[Path | None, option("FILE", "Class names by logit: one per line, or a JSON list.", NETWORK)]
 Device = Annotated[str, option("NAME", "cpu, cuda, cuda:1, mps, or auto: a GPU if available.", RUN)]
-Method = Annotated[str, option("NAME", _METHOD, ADAPTATION, callback=check_methods)]
-Methods = Annotated[
-    list[str] | None, option("NAME", f"{_METHOD} Repeatable.", ADAPTATION, "--method", callback=check_methods)
-]
+Method = Annotated[str, option("NAME", _METHOD, ADAPTATION, **_OF_METHODS)]
+Methods = Annotated[list[str] | None, option("NAME", f"{_METHOD} Repeatable.", ADAPTATION, "--method", **_OF_METHODS)]
 BatchSize = Annotated[int, option("N", "Images per batch.", ADAPTATION, min=1)]
 Seed = Annotated[int, option("N", "Seed of everything random, for repeatable results.", RUN, min=0)]
 Root = Annotated[Path | None, option("DIR", "Data directory. Default: $DOMAINADAPTOR_DATA.", DATA)]
@@ -90,7 +97,10 @@ def check_weights(network: str, weights: str | None) -> None:
 
 
 def print_text(text: str, console: Console = out) -> None:
-    """Print text as it is: no markup, no colors, no line breaks."""
+    """Print text as it is; on a terminal, lines break between words. A path stays whole, so that it can be copied."""
+    if console.is_terminal:
+        lines = (wrap(line, console.width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n"))
+        text = "\n".join("\n".join(parts) for parts in lines)
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
