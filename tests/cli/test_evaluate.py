@@ -204,6 +204,32 @@ def test_folders_with_some_of_the_networks_classes_are_matched_by_name(program, 
     assert images[1] == images[2] > 0
 
 
+def test_a_folder_in_place_of_a_data_set(program, base):
+    (base / "pictures").rename(base / "cameras")
+    words = [
+        "evaluate",
+        "mine.safetensors",
+        "cameras",
+        "--device",
+        "cpu",
+        "--method",
+        "tent",
+        "--target",
+        "night",
+        "--json",
+    ]
+    (record,) = json.loads(program(*words).stdout)
+    named = ["evaluate", "mine.safetensors", "folders", "--root", "cameras", *words[3:]]
+    (same,) = json.loads(program(*named).stdout)
+    assert (record["run"], record["scores"]) == (same["run"], same["scores"])
+    (single,) = json.loads(program("evaluate", "mine.safetensors", "cameras/night", *words[3:]).stdout)
+    assert single["scores"] == record["scores"]
+    refused = program(*words, "--root", "cameras")
+    assert refused.returncode == 1
+    assert "'cameras' is a folder, which is the data directory itself: leave out --root" in refused.stderr
+    assert "did you mean 'pacs'" in program("evaluate", "mine.safetensors", "pasc").stderr
+
+
 def test_lists_in_the_command_of_a_record_come_back_as_lists(program, base):
     import shlex
 

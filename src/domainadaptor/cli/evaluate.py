@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # they take seconds to import
     from domainadaptor.lab.experiments.runner import Runner
     from domainadaptor.lab.records.runs import EvaluationRecord, RunRecord
 
+_DATA = "A folder, <domain>/<class>/* or <class>/*; or the name of a data set: see `data list`."
 _TARGET = "A domain to test on; repeatable. Default: all that the network was not trained on."
 _SOURCE = "A source domain, for methods that use source images; repeatable."
 _MEASURE = "Measure something else: statistics-distances, classifier-norms, loss-curves …"
@@ -27,7 +28,7 @@ _Texts = list[str] | None
 
 def evaluate(
     network: terminal.Network,
-    dataset: terminal.Dataset,
+    dataset: Annotated[str, typer.Argument(metavar="DATA", help=_DATA)],
     weights: terminal.Weights = None,
     classes: terminal.Classes = None,
     size: terminal.Size = None,
@@ -64,6 +65,7 @@ def evaluate(
     from domainadaptor.lab.experiments.runner import Runner
     from domainadaptor.lab.networks.inputs import InputOptions, read_classes
 
+    dataset, root = options.find_data(dataset, root)
     methods = list(dict.fromkeys(method or ["source", "domainadaptor-t"]))[: 1 if measure else None]
     method_options = _method_options(methods, method_option, measure)
     texts = options.split_pairs(protocol_option, "--protocol-option", "subset=128")

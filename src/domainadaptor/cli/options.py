@@ -1,6 +1,7 @@
 """Options of methods and data sets, written on the command line as name=value."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from domainadaptor.cli.help import ADAPTATION, DATA, NETWORK, option
@@ -60,6 +61,17 @@ def parse_options_by_method(methods: Sequence[str], pairs: list[str] | None) -> 
             )
         own[method or methods[0]].append(pair.removeprefix(f"{method}:"))
     return {method: parse_method_options(method, mine) for method, mine in own.items()}
+
+
+def find_data(dataset: str, root: Path | None) -> tuple[str, Path | None]:
+    """Return the name of a data set and its root; a folder in place of the name is a data set of folders."""
+    from domainadaptor.lab.data.registry import datasets
+
+    if dataset in datasets() or not Path(dataset).is_dir():
+        return dataset, root
+    if root is not None:
+        raise BadOption(f"{dataset!r} is a folder, which is the data directory itself: leave out --root")
+    return "folders", Path(dataset)
 
 
 def parse_data_options(dataset: str, pairs: list[str] | None) -> dict[str, Any]:

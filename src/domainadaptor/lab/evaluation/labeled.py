@@ -13,8 +13,6 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.domains import Domain, DomainDataset
-from domainadaptor.lab.data.image_folder import read_image_folders
-from domainadaptor.lab.data.locate import folders_in
 from domainadaptor.lab.data.prefetch import prefetch
 from domainadaptor.lab.data.registry import datasets, open_dataset
 
@@ -66,9 +64,7 @@ def _opened(data: str | Path) -> DomainDataset:
         if str(data) in datasets():
             return open_dataset(str(data))
         raise BadFile(f"No folder and no data set {str(data)!r}; data sets: {', '.join(datasets())}")
-    if any(folders_in(folder) for folder in folders_in(path)):
-        return open_dataset("folders", path)
-    return read_image_folders(path.resolve().name, {path.resolve().name: path}, 0)
+    return open_dataset("folders", path)
 
 
 def _of_files(domain: Domain, classes: tuple[str, ...], transform: Transform, batch_size: int, seed: int) -> Labeled:

@@ -16,10 +16,13 @@ def test_any_names(tmp_path, monkeypatch):
     assert open_dataset("folders", type(root)(".")).name == "Meine Bilder"
 
 
-def test_one_folder_too_deep(tmp_path):
+def test_folders_of_classes_are_a_single_domain(tmp_path):
     plant(tmp_path, "photo/dog", "photo/cat")
-    with pytest.raises(BadFile, match=r"The folders of .* \(cat, dog\) contain no folders: .*If they are classes"):
-        open_dataset("folders", tmp_path / "photo")
+    found = open_dataset("folders", tmp_path / "photo")
+    assert found.counts() == {"photo": {"cat": 3, "dog": 3}}
+    (tmp_path / "empty" / "dog").mkdir(parents=True)
+    with pytest.raises(BadFile, match="no images in domain 'empty'"):
+        open_dataset("folders", tmp_path / "empty")
 
 
 def test_one_folder_too_high(tmp_path):

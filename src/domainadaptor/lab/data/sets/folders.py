@@ -6,7 +6,7 @@ from pathlib import Path
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.domains import DomainDataset, Split
 from domainadaptor.lab.data.image_folder import SplitFolders, read_image_folders
-from domainadaptor.lab.data.locate import data_root, fold, folders_in, listing, only_folders, some
+from domainadaptor.lab.data.locate import data_root, fold, folders_in, listing, only_folders
 from domainadaptor.lab.data.sets import SplitSeed
 
 __all__ = ["folders"]
@@ -24,7 +24,7 @@ _PARTS: dict[str, Split] = {
 
 
 def folders(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
-    """Your own domains: root/<domain>/<class>/images, with any names.
+    """Your own domains: root/<domain>/<class>/images, with any names; root/<class>/images is a single domain.
 
     If every domain has folders train and val (and test) above its classes, they are the split; without val, a tenth of
     train is drawn for validation.
@@ -37,10 +37,7 @@ def folders(root: Path | None = None, *, seed: SplitSeed = 0) -> DomainDataset:
         raise BadFile(f"No folders in {str(base)!r}, which has {listing(base)}: {expected}")
     classes = {domain: folders_in(folder) for domain, folder in domains.items()}
     if not any(classes.values()):
-        raise BadFile(
-            f"The folders of {str(base)!r} ({some(list(domains))}) contain no folders: {expected}. If they are classes,"
-            f" {str(base)!r} is a single domain: pass the folder above it, with one or more domains"
-        )
+        return read_image_folders(name, {name: base}, seed)
     if flat := [domain for domain, found in classes.items() if not found]:
         raise BadFile(
             f"{str(domains[flat[0]])!r} has no class folders, but {listing(domains[flat[0]])}: {expected}; move other "
