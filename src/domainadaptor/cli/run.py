@@ -225,6 +225,7 @@ def _run_one(sweep: "Sweep", store: "Store", as_json: bool) -> dict[str, str]:
         terminal.show_notes([f"{terminal.count(len(recorded), 'run')} cannot be repeated now; records are kept: {why}"])
     if sweep.missing():
         terminal.show_notes([f"some runs cannot run: {_needs(sweep)}"])
+    terminal.show_notes(sweep.notes())
     try:
         with terminal.progress_bar(len(sweep.runnable())) as bar:
             shown = _Display(sweep, bar)

@@ -146,3 +146,41 @@ def test_a_network_that_is_replaced_meanwhile_is_not_taken_for_the_first(base, s
     failed = run_sweep(sweep, store, SILENT)
     assert len(failed) == 4
     assert all("replaced during the run" in why for why in failed.values())
+
+
+OWN = """
+title = "Own weights"
+[networks.own]
+network = "resnet20"
+weights = "{base}/own.pth"
+size = 12
+resize = "squash"
+mean = [0.5, 0.5, 0.5]
+std = [0.25, 0.25, 0.25]
+classes = "{base}/classes.txt"
+[rows."source model"]
+method = "source"
+[[table]]
+title = "One"
+dataset = "folders"
+network = "own"
+domains = ["night"]
+"""
+
+
+def test_own_weights_run_with_the_preprocessing_of_the_experiment_file(base, store):
+    network = make_network("resnet20", 3, head_bias=True, norm="batch")
+    torch.save(network.state_dict(), base / "own.pth")
+    (base / "classes.txt").write_text("cat\ndog\nowl\n")
+    sweep = sweep_of(base, OWN)
+    assert sweep.notes() == []
+    assert run_sweep(sweep, store, SILENT) == {}
+    (record,) = store.runs().values()
+    known = record.preprocessing
+    assert (known.size, known.squash, known.mean, known.std) == (12, True, (0.5,) * 3, (0.25,) * 3)
+    assert record.run.raw["size"] == 12
+    assert record.run.raw["classes"] == ["cat", "dog", "owl"]
+    assert f"--classes {base / 'classes.txt'}" in record.command
+    without = OWN.replace("size = 12\n", "").replace('resize = "squash"\n', "")
+    (note,) = sweep_of(base, without).notes()
+    assert note.startswith("own: own.pth does not include preprocessing; size, resize: the default of")

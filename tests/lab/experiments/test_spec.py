@@ -290,6 +290,11 @@ MINE = 'checkpoint = "nets/{target}-{seed}.safetensors"'
         (MINE, 'train = { dataset = "pacs", epoch = 1 }', "epochs"),
         (MINE, 'train = { dataset = "pacs", select_option = { ratio = 1 } }', "best has no option 'ratio'"),
         (MINE, 'train = { dataset = "pacs" }\nstart = "mine"', "leads back to itself"),
+        (MINE, 'network = "resnet20"\nsize = 0', "size=0"),
+        (MINE, 'network = "resnet20"\nresize = "stretch"', "crop, squash"),
+        (MINE, 'network = "resnet20"\nmean = [0.5]', "three numbers"),
+        (MINE, 'network = "resnet20"\nclasses = "nowhere.txt"', "nowhere.txt"),
+        (MINE, 'train = { dataset = "pacs" }\nsize = 64', "a network that is trained has its own"),
     ],
 )
 def test_each_mistake_is_explained(read, old, new, said):

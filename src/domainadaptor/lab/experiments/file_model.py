@@ -22,6 +22,7 @@ _LARGEST = 2**63 - 1  # seeds of PyTorch
 Positive = Annotated[int, Field(ge=1, le=_LARGEST)]
 Seed = Annotated[int, Field(ge=0, le=_LARGEST)]
 _Listed = Field(strict=False)  # a list of TOML is a tuple here
+Floats = Annotated[tuple[float, ...], _Listed]
 Texts = Annotated[tuple[str, ...], _Listed]
 Names = Annotated[tuple[str, ...], _Listed, AfterValidator(_different)]
 Seeds = Annotated[tuple[Seed, ...], _Listed, AfterValidator(_different)]

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,8 +12,8 @@ from pydantic import Field, model_validator
 from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.lab.data.registry import data_options
-from domainadaptor.lab.experiments.file_model import FileModel, Names
-from domainadaptor.lab.networks.inputs import InputOptions
+from domainadaptor.lab.experiments.file_model import FileModel, Floats, Names
+from domainadaptor.lab.networks.inputs import InputOptions, read_classes
 from domainadaptor.lab.networks.weights import is_weights_file
 from domainadaptor.lab.networks.zoo import find_network
 from domainadaptor.lab.records.base import Options
@@ -91,6 +92,18 @@ class NetworkEntry(FileModel):
     checkpoint: str = ""  # a file, with {target} and {seed} where there are several
     network: str = ""  # a name of the zoo
     weights: str = "pretrained"
+    size: int | None = None  # how images become the input of weights of the user's own, as on the command line
+    resize: int | str | None = None
+    crop_pct: float | None = None
+    mean: Floats | None = None
+    std: Floats | None = None
+    classes: str = ""  # a file of names, in the order of the outputs
+
+    @cached_property
+    def inputs(self) -> InputOptions:
+        """Preprocessing and class names that the file gives."""
+        names = tuple(read_classes(Path(self.classes))) if self.classes else ()
+        return InputOptions(self.resize, self.size, self.mean, self.std, names, self.classes, self.crop_pct)
 
     @model_validator(mode="after")
     def _says_where_it_is(self) -> "NetworkEntry":
@@ -98,6 +111,8 @@ class NetworkEntry(FileModel):
         if len(ways) != 1:
             raise ValueError(f"expected one of {', '.join(_WAYS)}, got {', '.join(ways) or 'none of them'}")
         check_pattern(self.checkpoint)
+        if (given := self.inputs.settings()) and self.train is not None:
+            raise ValueError(f"{', '.join(given)}: a network that is trained has its own; write size into train")
         return self
 
     def depends_on_target(self) -> bool:
@@ -129,11 +144,11 @@ class Networks:
             why = f"{name!r} is a different network for each target; choose columns by domain"
             return LocatedNetwork(name, name, missing=why)
         if entry.network:
-            return LocatedNetwork(name, entry.network, weights=entry.weights)
+            return LocatedNetwork(name, entry.network, weights=entry.weights, raw=entry.inputs)
         if entry.train is None:
             path = Path(_filled(entry.checkpoint, target, seed))
             missing = "" if path.is_file() else f"no checkpoint at {str(path)!r}"
-            return LocatedNetwork(name, str(path), path, missing=missing)
+            return LocatedNetwork(name, str(path), path, missing=missing, raw=entry.inputs)
         found = self.describe(name, target, seed)
         given = {**entry.train.given, "seed": seed}
         before: Trainings = ()
@@ -159,7 +174,7 @@ class Networks:
 
     def describe(self, name: str, target: str | None, seed: int) -> LocatedNetwork:
         """Return what is known of a network before it is looked for."""
-        return LocatedNetwork(name, name, training=self.request(name, target, seed))
+        return LocatedNetwork(name, name, training=self.request(name, target, seed), raw=self.entry(name).inputs)
 
     def request(self, name: str, target: str | None, seed: int) -> TrainingRequest | None:
         """Return the settings that an entry's network is trained with; None if it is not trained."""

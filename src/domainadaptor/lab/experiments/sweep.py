@@ -72,6 +72,12 @@ class Sweep:
         """Return the commands that train missing networks, in order, with the minutes that each takes if known."""
         return {command: minutes for cell in self.missing() for command, minutes in cell.spec.network.trainings}
 
+    def notes(self) -> list[str]:
+        """Return what must be known about the networks of the runs, such as how images are prepared for them."""
+        assert self.runner is not None
+        known = (self.runner.settings(spec).checkpoint for spec in self.runnable().values())
+        return list(dict.fromkeys(f"{network.name}: {network.note}" for network in known if network.note))
+
     def look_up(self, store: Store) -> None:
         """Find the records of cells that cannot run now but could when the plan in the store was written."""
         plan = store.plan(self.experiment.name)

@@ -1,19 +1,17 @@
 """Notes that a careful reader needs below a table, derived from its records."""
 
-import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from domainadaptor.lab.records.runs import EvaluationRecord
-from domainadaptor.lab.reports.counts import accuracy, scores
+from domainadaptor.lab.reports.counts import accuracy, domains, error_of_mean, share_images, standard_error
 from domainadaptor.lab.reports.numbers import number, signed
 from domainadaptor.lab.reports.paper import is_in_paper, paper_value
-from domainadaptor.lab.reports.selection import AnyRecord, CellRecords, TableRecords
+from domainadaptor.lab.reports.selection import AnyRecord, TableRecords
 from domainadaptor.lab.reports.tables import MEAN, estimates, number_rows
 
-_CORRUPTED = ("cifar10-c", "corrupted")  # data sets whose domains show the same images
 _LISTED = 6  # things in a sentence
 _PLACES = 3  # columns in which a method does harm, until only the worst is named
 
@@ -92,14 +90,14 @@ def _gains(table: TableRecords[EvaluationRecord]) -> Iterator[str]:
 def _uncertainty(table: TableRecords[EvaluationRecord]) -> Iterator[str]:
     """State the standard error that the choice of test images causes, for tables of one seed."""
     rows = [list(table.cells(row).values()) for row in table.layout.rows]
-    errors = [[error for cell in cells if (error := _standard_error(cell)) is not None] for cells in rows]
+    errors = [[error for cell in cells if (error := standard_error(cell.records)) is not None] for cells in rows]
     errors = [own for own in errors if own]
     if not errors or any(cell.expected > 1 for cells in rows for cell in cells):
         return
     single = statistics.median(error for own in errors for error in own)
-    shared = _share_images(table.all_records())
+    shared = share_images(table.all_records())
     complete = [own for own in errors if len(own) == len(table.layout.columns)]
-    means = [statistics.mean(own) if shared else math.hypot(*own) / len(own) for own in complete]
+    means = [error_of_mean(own, shared) for own in complete]
     mean = ""
     if table.layout.mean and means:
         mean = f", and that of a mean {'at most' if shared else 'about'} {number(statistics.median(means))}"
@@ -107,27 +105,8 @@ def _uncertainty(table: TableRecords[EvaluationRecord]) -> Iterator[str]:
         f"One seed: the standard error from the choice of test images is about {number(single)} points per number"
         f"{mean}; differences between rows, which share their images, are somewhat more certain."
     )
-    if shared and (mean or any(_domains(cell.records) > 1 for cells in rows for cell in cells)):
+    if shared and (mean or any(len(domains(cell.records)) > 1 for cells in rows for cell in cells)):
         yield "All domains show the same images, so a mean over them is hardly more certain than one of them."
-
-
-def _standard_error(cell: CellRecords[EvaluationRecord]) -> float | None:
-    """Return it in points; an image that several domains show counts once."""
-    found = scores(cell.records)
-    images = sum(score.images for score in found)
-    if not images:
-        return None
-    share = sum(score.right for score in found) / images
-    different = images / _domains(cell.records) if _share_images(cell.records) else images
-    return 100 * math.sqrt(share * (1 - share) / different)
-
-
-def _share_images(records: Sequence[EvaluationRecord]) -> bool:
-    return bool(records) and all(record.run.dataset in _CORRUPTED for record in records)
-
-
-def _domains(records: Sequence[EvaluationRecord]) -> int:
-    return len({domain for record in records for domain in record.scores})
 
 
 def _cautions(table: TableRecords[AnyRecord]) -> Iterator[str]:

@@ -1,6 +1,8 @@
 """Numbers of records, computed from counts: sums of counts are exact, averages of averages are not."""
 
+import math
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
@@ -9,6 +11,7 @@ from domainadaptor.lab.records.runs import EvaluationRecord, Score
 
 Answers = Literal["after", "before", "source"]  # after the step, before it, or of the source model
 Array = np.ndarray[Any, Any]
+_CORRUPTED = ("cifar10-c", "corrupted")  # data sets whose domains show the same images
 
 
 def scores(records: Iterable[EvaluationRecord]) -> list[Score]:
@@ -27,6 +30,32 @@ def share(records: Iterable[EvaluationRecord], count: str) -> float | None:
     found = scores(records)
     images, counts = sum(score.images for score in found), [getattr(score, count) for score in found]
     return 100 * sum(counts) / images if images and None not in counts else None
+
+
+def standard_error(records: Sequence[EvaluationRecord]) -> float | None:
+    """Return the error of an accuracy from the choice of images, in points; an image of several domains counts once."""
+    found = scores(records)
+    images = sum(score.images for score in found)
+    if not images:
+        return None
+    right = sum(score.right for score in found) / images
+    different = images / len(domains(records)) if share_images(records) else images
+    return 100 * math.sqrt(right * (1 - right) / different)
+
+
+def error_of_mean(errors: Sequence[float], shared: bool) -> float:
+    """Return the standard error of a mean over columns; that of shared images is hardly smaller than one column's."""
+    return fmean(errors) if shared else math.hypot(*errors) / len(errors)
+
+
+def share_images(records: Sequence[EvaluationRecord]) -> bool:
+    """Return whether all domains show the same images."""
+    return bool(records) and all(record.run.dataset in _CORRUPTED for record in records)
+
+
+def domains(records: Iterable[EvaluationRecord]) -> set[str]:
+    """Return the names of all domains."""
+    return {domain for record in records for domain in record.scores}
 
 
 def calibration_error(records: Iterable[EvaluationRecord], of: Answers = "after") -> float | None:

@@ -70,6 +70,24 @@ def error_bars(panel: Any, points: Sequence[tuple[float, float, float | None]], 
         panel.errorbar(x, y, spread if any(spread) else None, capsize=3, markersize=size, linewidth=1.6, **style)
 
 
+def bars(bar: Sequence[tuple[str, float, float | None, str]], reference: float | None, axis: str) -> Any:
+    """Return a figure with a horizontal bar per label, value, error and text, and a dotted line at the reference."""
+    figure, (panel,) = panels(1, 1, 9, 0.42 * len(bar) + 1.2)
+    labels, values, errors, texts = zip(*((*part[:2], part[2] or 0, part[3]) for part in bar), strict=True)
+    spread = errors if any(errors) else None
+    panel.barh(range(len(bar)), values, 0.7, xerr=spread, color=BLUE, ecolor="#444444", capsize=3)
+    ends = [value + error for value, error in zip(values, errors, strict=True)]
+    for place, (end, text) in enumerate(zip(ends, texts, strict=True)):
+        panel.text(end + 0.015 * max(ends), place, text, va="center", fontsize=10.5)
+    if reference is not None:
+        panel.axvline(reference, color=GREY, linestyle=":", linewidth=1.2)
+    panel.set_yticks(range(len(bar)), [wrapped(label, 34) for label in labels])
+    panel.set(xlim=(0, 1.28 * max(*ends, reference or 0)), xlabel=axis)
+    panel.grid(axis="y", visible=False)
+    panel.invert_yaxis()
+    return figure
+
+
 def look(number: int) -> dict[str, Any]:
     """Return color, marker and dashes of a line; the first eight differ in all, many more in the combination."""
     again = number // len(COLORS)

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from domainadaptor.lab.records.runs import EvaluationRecord, RunSettings, Score, SegmentScore
-from domainadaptor.lab.reports import counts, tables
+from domainadaptor.lab.reports import counts, figures, tables
 from domainadaptor.lab.reports.details import details_view as details
 from domainadaptor.lab.reports.figures import GREY, ReportFigure, error_bars, legend_right, look, panel_for, wrapped
-from domainadaptor.lab.reports.numbers import Estimate, as_number, estimate, with_deviation
+from domainadaptor.lab.reports.numbers import Estimate, as_number, estimate, number, with_deviation
 from domainadaptor.lab.reports.paper import ACCURACY
 from domainadaptor.lab.reports.selection import TableRecords
 from domainadaptor.lab.reports.tables import PrintedTable, ResultNumber, TableLine, View, embolden
@@ -25,9 +25,40 @@ _LONG = 30  # segments, from which on error bars would hide the lines
 
 
 def accuracy(table: TableRecords[EvaluationRecord]) -> View:
-    """Show accuracies, and details of the same records."""
+    """Show accuracies, a bar for each row, and details of the same records."""
     view = tables.number_table(table.layout, tables.number_rows(table, counts.accuracy), "accuracy, %", ACCURACY)
-    return replace(view, more=details(table).tables)
+    return replace(view, more=details(table).tables, figures=_bars(table, view))
+
+
+def _bars(table: TableRecords[EvaluationRecord], view: View) -> list[ReportFigure]:
+    """Return a chart of the means, or of the only column, with standard errors."""
+    columns = table.layout.columns
+    whole = tables.MEAN if table.layout.mean else columns[0]
+    if len(columns) > 1 and not table.layout.mean:
+        return []
+    names = [row.label for row in table.layout.rows]
+    numbers = {(found.group, found.row): found for found in view.numbers if found.column == whole}
+    bars, source = [], None
+    for row in table.layout.rows:
+        found = numbers.get((row.group, row.label))
+        if found is None or found.value is None or found.state != "done":
+            continue
+        records = table.of_row(row)
+        each = [counts.standard_error(cell.seeds[0]) or 0.0 for cell in table.cells(row).values()]
+        of_seeds = found.deviation / math.sqrt(found.seeds - 1) if found.deviation is not None and found.seeds else 0.0
+        error = math.hypot(counts.error_of_mean(each, counts.share_images(records)), of_seeds)
+        label = f"{row.group}: {row.label}" if names.count(row.label) > 1 else row.label
+        bars.append((label, found.value, error, f"{number(found.value)} ± {number(error)}"))
+        if source is None and all(record.run.method == "source" for record in records):
+            source = found.value
+    if len(bars) < 2:
+        return []
+    dotted = "" if source is None else " The dotted line is the source model."
+    caption = (
+        f"{table.layout.title}: accuracy, {whole}, ± one standard error from the choice of images and, where there are "
+        f"several, of seeds.{dotted}"
+    )
+    return [ReportFigure(table.name, caption, partial(figures.bars, bars, source, "accuracy, %"))]
 
 
 def accuracy_curve(table: TableRecords[EvaluationRecord]) -> View:
@@ -109,7 +140,7 @@ class _Path:
 def segments(table: TableRecords[EvaluationRecord]) -> View:
     """Show a table and a line plot per column: methods by segments."""
     plan = table.layout
-    printed, figures, numbers = [], [], []
+    printed, drawn, numbers = [], [], []
     for at, column in enumerate(plan.columns):
         paths = _paths(table, column)
         if not paths:
@@ -131,8 +162,8 @@ def segments(table: TableRecords[EvaluationRecord]) -> View:
         resets = " Dotted lines: the adaptor was reset." if any(path.resets for path in paths) else ""
         title = f"{plan.title}: accuracy by segment, {column}; grey is the source model.{resets}"
         name = table.name if at == 0 else f"{table.name}-{at + 1}"
-        figures.append(ReportFigure(name, title, partial(_draw_segments, paths, names)))
-    return View(printed, details(table).tables, figures, numbers)
+        drawn.append(ReportFigure(name, title, partial(_draw_segments, paths, names)))
+    return View(printed, details(table).tables, drawn, numbers)
 
 
 def _paths(table: TableRecords[EvaluationRecord], column: str) -> list[_Path]:

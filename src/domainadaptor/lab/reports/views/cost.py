@@ -84,14 +84,17 @@ def time(table: TableRecords[EvaluationRecord]) -> View:
             found = ours[_RATIO]
             adapts = any(record.run.method != "source" for record in cell.records)
             ratios.append(found.mean if found and adapts else None)
-            bars += [(label, found, ours[_TIME])] if found else []
+            if found:
+                text = f"{found.mean:.2f}x" + (f", {time.mean:.1f} ms" if (time := ours[_TIME]) else "")
+                bars.append((label, found.mean, found.deviation, text))
     lines = embolden(lines, 2, ratios, lowest=True)
     printed = PrintedTable(plan.corner, (*_MEASURES, *_PAPER.values()), lines).without_empty_columns()
     caption = "Relative time: time per batch divided by that of the source model on the same batches of the same run."
     if len(printed.columns) > len(_MEASURES):
         caption += " The paper's times are for an RTX 2080: compare ratios, not milliseconds."
     title = f"{plan.title}: time per batch, relative to the source model."
-    drawing = [figures.ReportFigure(table.name, title, partial(_draw_bars, bars))] if bars else []
+    axis = "time per batch, relative to the source model (dotted line: 1)"
+    drawing = [figures.ReportFigure(table.name, title, partial(figures.bars, bars, 1, axis))] if bars else []
     return View((replace(printed, caption=caption),), (), drawing, numbers)
 
 
@@ -102,22 +105,3 @@ def _paper(table: TableRecords[EvaluationRecord], row: Any, column: str) -> dict
     time, source, reached = (Estimate(value.mean) if value else None for value in found)
     ratio = Estimate(time.mean / source.mean) if time and source else None
     return {_TIME: time, _RATIO: ratio, _ACCURACY: reached}
-
-
-def _draw_bars(bars: Sequence[tuple[str, Estimate, Estimate | None]]) -> Any:
-    figure, (panel,) = figures.panels(1, 1, 9, 0.42 * len(bars) + 1.2)
-    places = range(len(bars))
-    ratios, spreads = ([getattr(ratio, name) or 0 for _, ratio, _ in bars] for name in ("mean", "deviation"))
-    panel.barh(
-        places, ratios, 0.7, xerr=spreads if any(spreads) else None, color=figures.BLUE, ecolor="#444444", capsize=3
-    )
-    widest = max(ratio + spread for ratio, spread in zip(ratios, spreads, strict=True))
-    for place, (_, ratio, time), spread in zip(places, bars, spreads, strict=True):
-        text = f"{ratio.mean:.2f}x" + (f", {time.mean:.1f} ms" if time else "")
-        panel.text(ratio.mean + spread + 0.015 * widest, place, text, va="center", fontsize=10.5)
-    panel.axvline(1, color=figures.GREY, linestyle=":", linewidth=1.2)
-    panel.set_yticks(places, [figures.wrapped(label, 34) for label, _, _ in bars])
-    panel.set(xlim=(0, 1.28 * max(widest, 1)), xlabel="time per batch, relative to the source model (dotted line: 1)")
-    panel.grid(axis="y", visible=False)
-    panel.invert_yaxis()
-    return figure
