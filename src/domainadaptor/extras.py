@@ -12,14 +12,15 @@ _LAB = (
 )
 _CLI = (*_LAB, "rich", "typer")
 _SERVE = (*_CLI, "fastapi", "prometheus_client", "pydantic_settings", "python_multipart", "uvicorn")
-_PACKAGES = {"lab": _LAB, "cli": _CLI, "serve": _SERVE, "hf": ("transformers",)}  # as in pyproject.toml
+_PAGE = (*_CLI, "starlette", "uvicorn")
+_PACKAGES = {"lab": _LAB, "cli": _CLI, "serve": _SERVE, "page": _PAGE, "hf": ("transformers",)}  # as in pyproject.toml
 
 
 def require_extra(extra: str, what: str) -> None:
     """Check that the packages of an extra are installed, without importing them.
 
     Args:
-        extra: "lab", "cli", "serve" or "hf".
+        extra: "lab", "cli", "serve", "page" or "hf".
         what: What needs them; the subject of the message.
 
     Raises:

@@ -70,7 +70,20 @@ MAY_IMPORT = (
             "lab.prediction",
         }
     }
-    | {"cli": set(CORE) | set(LAB) | {"domainadaptor", "serve"}, "__main__": {"cli"}}
+    | {
+        "page": {
+            *CORE,
+            "domainadaptor",
+            "lab.data",
+            "lab.demo",
+            "lab.files",
+            "lab.measure",
+            "lab.method_inputs",
+            "lab.networks",
+            "lab.prediction",
+        }
+    }
+    | {"cli": set(CORE) | set(LAB) | {"domainadaptor", "page", "serve"}, "__main__": {"cli"}}
 )
 
 

@@ -9,7 +9,6 @@ from rich.table import Table
 
 from domainadaptor.cli import terminal
 from domainadaptor.cli.help import option
-from domainadaptor.cli.process import one_thread
 
 if TYPE_CHECKING:  # it takes seconds to import
     from domainadaptor.lab.demo.run import DemoReport
@@ -42,6 +41,7 @@ def demo(
     Trains a small network on three styles of digits, adapts it to the fourth, and shows what each ingredient adds:
     batch statistics, mixed statistics, and the gradient step. Each style is left out in turn.
     """
+    from domainadaptor.lab.demo.network import one_thread
     from domainadaptor.lab.demo.picture import draw
     from domainadaptor.lab.demo.run import amount_of_work, run_demo
     from domainadaptor.lab.files import make_folder

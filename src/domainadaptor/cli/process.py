@@ -3,8 +3,6 @@
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import Any
 
@@ -22,19 +20,6 @@ def prepare_process() -> None:
         sys.meta_path.insert(0, _Announce)
     warnings.filterwarnings("ignore", module=r"PIL\.")  # decoders complain about files that they can read
     keep_freed_memory()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread: sums depend on their number, and on a busy machine they wait for each other."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class _Announce:

@@ -78,7 +78,7 @@ def predict_folder(
             check_image(path, folder)
         except BadFile as error:
             rows[at] = FilePrediction(names[at], skipped=str(error))
-    for chosen in _batches([at for at in range(len(files)) if at not in rows], batch_size, seed):
+    for chosen in shuffled_batches([at for at in range(len(files)) if at not in rows], batch_size, seed):
         pixels: dict[int, Tensor] = {}
         for at in chosen:
             try:
@@ -106,8 +106,8 @@ def write_csv(prediction: FolderPrediction, path: Path) -> None:
         writer.writerows(map(asdict, prediction.rows))
 
 
-def _batches(positions: Sequence[int], batch_size: int, seed: int) -> list[list[int]]:
-    """Shuffle into batches of nearly equal size: a last batch of one image would adapt badly."""
+def shuffled_batches(positions: Sequence[int], batch_size: int, seed: int) -> list[list[int]]:
+    """Shuffle positions into batches of nearly equal size: a last batch of one image would adapt badly."""
     order = torch.randperm(len(positions), generator=torch.Generator().manual_seed(seed))
     chunks = order.tensor_split(max(1, -(-len(positions) // batch_size)))
     return [[positions[at] for at in chunk.tolist()] for chunk in chunks]

@@ -1,6 +1,7 @@
 """A small residual network for small images, and its training."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -47,14 +48,20 @@ class SmallResNet(nn.Module):
         return self.head(h.mean((2, 3)))  # type: ignore[no-any-return]
 
 
-def train(images: Tensor, labels: Tensor, classes: int, seed: int, tick: Callable[[], None]) -> SmallResNet:
-    """A network trained on the images, the same for the same seed; `tick` is called after each step."""
+def make_small_resnet(classes: int, seed: int) -> SmallResNet:
+    """Return an untrained network, the same for the same seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = SmallResNet(classes).to(images.device)
+        return SmallResNet(classes)
+
+
+def train(
+    network: nn.Module, images: Tensor, labels: Tensor, seed: int, tick: Callable[[], None], *, lr: float = _PEAK_LR
+) -> nn.Module:
+    """Train a network on the images and return it; `tick` is called after each step."""
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(network.parameters(), weight_decay=1e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _PEAK_LR, total_steps=steps(len(images)))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=steps(len(images)))
     # The faster memory layout for convolutions on most machines.
     network = network.to(memory_format=torch.channels_last).train()
     images = images.contiguous(memory_format=torch.channels_last)
@@ -68,6 +75,17 @@ def train(images: Tensor, labels: Tensor, classes: int, seed: int, tick: Callabl
             schedule.step()
             tick()
     return network.eval()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread: sums depend on their number, and on a busy machine they wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def steps(images: int) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import domainadaptor
 from domainadaptor.lab.data.sets.digits import CLASSES, STYLES, Digits, load_digits, render
-from domainadaptor.lab.demo.network import steps, train
+from domainadaptor.lab.demo.network import make_small_resnet, steps, train
 
 Progress = Callable[[str], None]
 
@@ -84,7 +84,8 @@ def run_demo(device: torch.device, batch_size: int, seed: int, progress: Progres
     for style in STYLES:
         others = [other for other in STYLES if other != style]
         images, labels = _drawn(training, others, device)
-        network = train(images, labels, len(CLASSES), seed, partial(progress, f"training without {style}"))
+        network = make_small_resnet(len(CLASSES), seed).to(device)
+        train(network, images, labels, seed, partial(progress, f"training without {style}"))
         images, labels = _drawn(testing, others, device)
         with torch.no_grad():
             logits = torch.cat([network(chunk) for chunk in images.split(256)])

@@ -1,9 +1,9 @@
-"""ResNets for CIFAR, 20 to 110 layers, with parameter-free shortcuts. He et al., CVPR 2016."""
+"""ResNets for CIFAR, 8 to 110 layers, with parameter-free shortcuts. He et al., CVPR 2016."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-DEPTHS = (20, 32, 44, 56, 110)
+DEPTHS = (8, 20, 32, 44, 56, 110)
 _WIDTHS = (16, 32, 64)
 
 

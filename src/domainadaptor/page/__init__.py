@@ -1,0 +1,1 @@
+"""The page: try adaptation on your own images in a browser. A local program for one person."""

@@ -1,0 +1,64 @@
+"""What the browser can ask for."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from domainadaptor import list_methods, method_info
+from domainadaptor.lab.data.corruptions import CORRUPTIONS
+from domainadaptor.lab.data.sets.digits import STYLES
+from domainadaptor.page.networks import DEMO, HELD_OUT
+from domainadaptor.page.pictures import MAX_BYTES, MAX_STORED
+
+_MAX_IMAGES = 1000
+# Methods to try first, in plain words; the first one is the default.
+_FIRST = {
+    "domainadaptor-t": "Mixes what it measures on your images with what it knows from training, then learns one step. A good start.",
+    "adamixbn": "Only mixes what it measures on your images with what it knows from training. Fast and careful.",
+    "adabn": "Replaces what it knows from training by what it measures on your images. For large batches.",
+    "tent": "Learns a little from every batch and remembers it for the next. For many images of one kind.",
+}
+_MORE = {"a head trained for it", "source samples", "altered training"}  # needs that the page cannot meet
+
+_Text = Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+class _Order(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Upload(_Order):
+    """An image that was sent before: its path in the folder that was chosen, and its id."""
+
+    name: _Text
+    id: _Text
+
+
+class PicturesOrder(_Order):
+    """Some images, spoiled or not, as a network gets them."""
+
+    network: _Text = DEMO
+    style: _Text | None = None  # of the sample digits, in place of own images
+    images: Annotated[tuple[Upload, ...], Field(max_length=_MAX_IMAGES)] = ()
+    corruption: Literal[CORRUPTIONS] | None = None  # type: ignore[valid-type]
+    severity: Annotated[int, Field(ge=1, le=5)] = 3
+
+
+class RunOrder(PicturesOrder):
+    """A run: a method on these images."""
+
+    method: _Text
+    batch_size: Annotated[int, Field(ge=1, le=512)] = 64
+
+
+def offers() -> dict[str, Any]:
+    """Return the samples, corruptions, limits, and the methods that need nothing but a network and images."""
+    rest = [name for name in list_methods() if name not in (*_FIRST, "source")]
+    more = {name: method_info(name).summary for name in rest if not _MORE & set(method_info(name).needs)}
+    return {
+        "styles": sorted(STYLES, key=lambda style: style != HELD_OUT),
+        "held_out": HELD_OUT,
+        "corruptions": CORRUPTIONS,
+        "methods": [{"name": name, "summary": summary} for name, summary in (_FIRST | more).items()],
+        "limits": {"images": _MAX_IMAGES, "bytes": MAX_BYTES, "stored": MAX_STORED},
+    }
