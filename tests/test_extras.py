@@ -71,11 +71,13 @@ def blocked(packages: set[str], *words: str) -> subprocess.CompletedProcess:
 def test_each_part_imports_what_its_extra_declares():
     lab, cli = list((SOURCE / "lab").rglob("*.py")), list((SOURCE / "cli").rglob("*.py"))
     serve = list((SOURCE / "serve").rglob("*.py"))
-    core = [path for path in SOURCE.rglob("*.py") if path not in (*lab, *cli, *serve)]
+    page = list((SOURCE / "page").rglob("*.py"))
+    core = [path for path in SOURCE.rglob("*.py") if path not in (*lab, *cli, *page, *serve)]
     found = declared()
     assert imports_of(*core) == found[""] == {"torch"}
     assert imports_of(*lab) == found[""] | found["lab"]
     assert imports_of(*cli) <= found[""] | found["lab"] | found["cli"]
+    assert imports_of(*page) <= found[""] | found["lab"] | found["page"]
     # uvicorn parses with h11, FastAPI is built on starlette, and starlette parses forms with python-multipart.
     server = found["serve"] - {"python_multipart"} | {"h11", "starlette"}
     assert imports_of(*serve) <= found[""] | found["lab"] | server
@@ -87,6 +89,7 @@ def test_the_messages_know_the_packages_of_pyproject():
     assert set(extras._PACKAGES["lab"]) == lab
     assert set(extras._PACKAGES["cli"]) == lab | found["cli"] - {"domainadaptor"}
     assert set(extras._PACKAGES["serve"]) == set(extras._PACKAGES["cli"]) | found["serve"] - {"domainadaptor"}
+    assert set(extras._PACKAGES["page"]) == set(extras._PACKAGES["cli"]) | found["page"] - {"domainadaptor"}
     assert set(extras._PACKAGES["hf"]) == found["hf"]
 
 

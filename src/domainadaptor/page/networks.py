@@ -28,7 +28,7 @@ GIVEN = "given"  # the network of the command line
 HELD_OUT = "pen"  # the style that the built-in network was not trained on
 _LR = 1e-2
 _NEARBY = 50  # files that are looked at
-_CARD = CheckpointCard(
+CARD = CheckpointCard(
     "cifar:resnet8",
     CLASSES,
     squashed(SIDE, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
@@ -71,13 +71,13 @@ class Networks:
     def describe(self, name: str, progress: Progress) -> tuple[Preprocessing, tuple[str, ...]]:
         """Return the preprocessing and the classes of a network; the built-in one is not trained for that."""
         if name == DEMO:
-            return _CARD.preprocessing, _CARD.classes
+            return CARD.preprocessing, CARD.classes
         loaded = self.find(name, progress)
         return loaded.preprocessing, loaded.classes
 
     def card(self, name: str, loaded: LoadedNetwork) -> CheckpointCard:
         """Return the card of a checkpoint with this network's tensors."""
-        file = str(_demo_path()) if name == DEMO else self._file if name == GIVEN else name
+        file = str(demo_path()) if name == DEMO else self._file if name == GIVEN else name
         if is_weights_file(file):
             return replace(load_checkpoint(file).card, heads=(), preprocessing=loaded.preprocessing)
         tensors = loaded.network.state_dict()
@@ -85,16 +85,17 @@ class Networks:
         return CheckpointCard(loaded.name, loaded.classes, loaded.preprocessing, head_bias=bias)
 
 
-def _demo_path() -> Path:
+def demo_path() -> Path:
+    """Return where the checkpoint of the built-in network is, or will be."""
     return cache_folder() / "page" / "digits-1.safetensors"
 
 
 def demo_checkpoint(progress: Progress) -> Path:
     """Return the checkpoint of the built-in network, which is trained if there is none."""
-    path = _demo_path()
+    path = demo_path()
     if not path.is_file():
         training, _ = load_digits()
-        images = torch.cat([(render(training.ink, style) - 0.5) / 0.5 for style in _CARD.sources])
+        images = torch.cat([(render(training.ink, style) - 0.5) / 0.5 for style in CARD.sources])
         done, total = 0, steps(len(images))
 
         def tick() -> None:
@@ -102,9 +103,9 @@ def demo_checkpoint(progress: Progress) -> Path:
             done += 1
             progress("Training the demo network, once", done, total)
 
-        network = make_network(_CARD.network, len(CLASSES), head_bias=True, norm="batch")
+        network = make_network(CARD.network, len(CLASSES), head_bias=True, norm="batch")
         with one_thread():
-            train(network, images, training.labels.repeat(len(_CARD.sources)), 0, tick, lr=_LR)
+            train(network, images, training.labels.repeat(len(CARD.sources)), 0, tick, lr=_LR)
         make_folder(path.parent)
-        save_checkpoint(path, Checkpoint(_CARD, network.state_dict()))
+        save_checkpoint(path, Checkpoint(CARD, network.state_dict()))
     return path

@@ -13,9 +13,9 @@ from domainadaptor.page.pictures import MAX_BYTES, MAX_STORED
 _MAX_IMAGES = 1000
 # Methods to try first, in plain words; the first one is the default.
 _FIRST = {
-    "domainadaptor-t": "Mixes what it measures on your images with what it knows from training, then learns one step. A good start.",
-    "adamixbn": "Only mixes what it measures on your images with what it knows from training. Fast and careful.",
-    "adabn": "Replaces what it knows from training by what it measures on your images. For large batches.",
+    "domainadaptor-t": "Mixes what it measures on your images with its knowledge from training, then learns a step.",
+    "adamixbn": "The same without the learning step. Faster.",
+    "adabn": "Replaces its knowledge from training by what it measures on your images. For large batches.",
     "tent": "Learns a little from every batch and remembers it for the next. For many images of one kind.",
 }
 _MORE = {"a head trained for it", "source samples", "altered training"}  # needs that the page cannot meet

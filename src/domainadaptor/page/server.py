@@ -23,25 +23,18 @@ def run_page(workshop: Workshop, port: int, show: Callable[[str], None], browser
         show: Called with the address once it can be opened.
         browser: Whether to open it.
     """
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((_HOST, port))
+        listener = socket.create_server((_HOST, port))  # from now on, a browser waits for the answer
     except OSError as error:
         raise BadOption(f"Cannot use --port {port}: {error.strerror}. Leave it out to use a free one") from None
-    listener.listen()  # from now on, a browser waits for the answer
     secret = secrets.token_urlsafe(16)
     address = f"http://{_HOST}:{listener.getsockname()[1]}/{secret}/"
-    show(address)
-    if browser:
-        webbrowser.open(address)
+    app = make_app(workshop, secret)
     config = uvicorn.Config(
-        make_app(workshop, secret),
-        ws="none",
-        lifespan="off",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=1,
+        app, ws="none", lifespan="off", log_level="warning", access_log=False, timeout_graceful_shutdown=1
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    with listener:
+        show(address)
+        if browser:
+            webbrowser.open(address)
+        uvicorn.Server(config).run(sockets=[listener])

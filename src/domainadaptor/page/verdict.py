@@ -116,7 +116,7 @@ def chance(fixed: int, spoiled: int) -> float:
     """Return how often a fair coin splits the answers that count at least as unevenly (exact sign test)."""
     count = fixed + spoiled
     tail = sum(math.comb(count, k) for k in range(min(fixed, spoiled) + 1))
-    return min(1.0, 2 * tail / 2.0**count)
+    return min(1.0, 2 * tail / (1 << count))
 
 
 def _both(pairs: Sequence[AnswerPair]) -> tuple[list[str], list[str]]:

@@ -43,6 +43,7 @@ def test_training_leaves_the_global_generator_alone():
     state = torch.get_rng_state()
     images, labels = torch.rand(70, 3, 8, 8), torch.randint(0, 10, (70,), generator=torch.Generator().manual_seed(0))
     torch.set_rng_state(state)
-    one, other = (training.train(images, labels, 10, 3, lambda: None) for _ in range(2))
+    made = (training.make_small_resnet(10, seed=3) for _ in range(2))
+    one, other = (training.train(network, images, labels, 3, lambda: None) for network in made)
     assert torch.equal(state, torch.get_rng_state())
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
