@@ -14,8 +14,7 @@ from tests.lab.experiments.pictures import make_checkpoint
     ("arguments", "hint"),
     [
         (("none.safetensors",), "no checkpoint at"),
-        (("resnet18",), "No weights given"),
-        (("--size", "32"), "are for a network"),
+        (("vgg11",), "no published weights of"),
         (("--device", "abacus"), "--device 'abacus' is not available"),
     ],
 )

@@ -67,7 +67,7 @@ def test_the_checkpoint_answers_as_the_first_batch_did(workshop, tmp_path):
     rows, summary, _ = run(workshop, batch_size=200)
     path = tmp_path / "adapted.safetensors"
     path.write_bytes(workshop.checkpoint(str(summary["run"])))
-    loaded = load_network(str(path), None)
+    loaded = load_network(str(path))
     assert "adapted with adabn to 200 images" in loaded.notes[0]
     pictures = sample_pictures("pen")
     images = torch.stack([loaded.preprocessing.transform()(pictures.read(name)) for name in pictures.names])
@@ -89,15 +89,16 @@ def test_a_method_without_a_plain_network_has_no_checkpoint(workshop):
         workshop.checkpoint(str(summary["run"]))
 
 
-def test_a_network_by_name_gets_a_checkpoint_that_fits_it(workshop, demo, tmp_path):
+def test_a_network_by_name_gets_a_checkpoint_that_fits_it(workshop, demo, tmp_path, monkeypatch):
     torch.save(demo.state_dict(), tmp_path / "weights.pt")
-    given = load_network("cifar:resnet8", str(tmp_path / "weights.pt"), [f"class {k}" for k in range(10)])
-    workshop = Workshop(networks.Networks(given, "cifar:resnet8"), torch.device("cpu"))
-    _, summary, _ = run(workshop, network="given")
+    given = load_network("cifar:resnet8", str(tmp_path / "weights.pt"))
+    monkeypatch.setattr(networks, "load_network", lambda *args, **more: given)
+    _, summary, _ = run(workshop, network="cifar:resnet8")
     content = workshop.checkpoint(str(summary["run"]))
     (tmp_path / "again.safetensors").write_bytes(content)
-    again = load_network(str(tmp_path / "again.safetensors"), None)
-    assert (again.classes, again.name) == (given.classes, given.name)
+    monkeypatch.undo()
+    again = load_network(str(tmp_path / "again.safetensors"))
+    assert (again.classes, again.name, again.preprocessing) == (given.classes, given.name, given.preprocessing)
     assert load(content).keys() == demo.state_dict().keys()
 
 
@@ -132,7 +133,7 @@ def test_mistakes_are_told_where_they_were_made(workshop, order, stage, message)
 
 
 def test_the_preview_does_not_train(cache):
-    workshop, lines = Workshop(networks.Networks(None), torch.device("cpu")), []
+    workshop, lines = Workshop(networks.Networks(), torch.device("cpu")), []
     workshop.preview(PicturesOrder(style="neon", corruption="snow", severity=5), lines.append)
     assert len(lines[-1]["pictures"]) == 6
     assert lines[-1]["labeled"] == 200
@@ -170,7 +171,7 @@ def test_training_that_is_canceled_leaves_nothing(cache):
 
 @pytest.mark.slow
 def test_the_demo_network_gains_on_the_style_that_it_has_not_seen(cache):
-    workshop = Workshop(networks.Networks(None), torch.device("cpu"))
+    workshop = Workshop(networks.Networks(), torch.device("cpu"))
     _, unseen, lines = run(workshop, method="domainadaptor-t")
     assert lines[1]["what"].startswith("Training")
     assert unseen["verdict"]["tone"] == "good"

@@ -6,41 +6,31 @@ import typer
 
 from domainadaptor.cli import terminal
 from domainadaptor.cli.help import RUN, option
-from domainadaptor.errors import BadOption
 
-_NETWORK = "A checkpoint, or a network's name with --weights. Default: a demo network, trained on first use."
+_NETWORK = "A checkpoint, or a network with published weights here. Default: a demo network, trained on first use."
 
 
 def page(
-    network: Annotated[str | None, typer.Argument(metavar="[NETWORK]", help=_NETWORK)] = None,
-    weights: terminal.Weights = None,
-    classes: terminal.Classes = None,
-    size: terminal.Size = None,
+    network: Annotated[str | None, typer.Argument(metavar="NETWORK", help=_NETWORK)] = None,
     root: terminal.Root = None,
     device: terminal.Device = "auto",
-    port: Annotated[int, option("N", "Port of the page. Default: a free one.", RUN, min=0, max=65535)] = 0,
-    browser: Annotated[bool, option(None, "Do not open a browser.", RUN, "--browser/--no-browser")] = True,
+    port: Annotated[int | None, option("N", "Default: a free one.", RUN, min=1, max=65535)] = None,
+    no_browser: Annotated[bool, option(None, "Only print the address.", RUN, "--no-browser")] = False,
 ) -> None:
     """Try adaptation on your own images, in a browser.
 
-    Opens a page of this machine, for this machine only: choose a network, images, a corruption and a method, and see
-    both answers for each image. Nothing is sent anywhere. Ctrl+C ends it.
+    Choose a network, images, a corruption and a method, and see each answer before and after. The page is for this
+    machine alone, and nothing is sent anywhere. Ctrl+C ends it.
     """
     from domainadaptor.extras import require_extra
 
     require_extra("page", "domainadaptor page")
-    from domainadaptor.lab.networks.loading import LoadedNetwork, load_network
-    from domainadaptor.lab.prediction import read_classes
     from domainadaptor.page.networks import Networks
     from domainadaptor.page.server import run_page
     from domainadaptor.page.workshop import Workshop
 
-    given: LoadedNetwork | None = None
+    networks = Networks(network, root)
     if network is not None:
-        terminal.check_weights(network, weights)
-        names = read_classes(classes) if classes is not None else []
-        given = load_network(network, weights, names, root).with_size(size)
-    elif weights or classes or size:
-        raise BadOption("--weights, --classes and --size are for a network: pass its name or a checkpoint")
-    workshop = Workshop(Networks(given, network or "", root), terminal.find_device(device))
-    run_page(workshop, port, lambda address: terminal.print_text(f"{address}\nCtrl+C ends it."), browser)
+        networks.find(network)  # a mistake is reported here, not in the browser
+    workshop = Workshop(networks, terminal.find_device(device))
+    run_page(workshop, port or 0, lambda address: terminal.print_text(f"{address}\nCtrl+C ends it."), not no_browser)

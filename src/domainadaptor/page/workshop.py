@@ -81,7 +81,7 @@ class _Run:
             "sure": [fmean(sure) for sure in zip(*self.sure, strict=True)],
             "seconds": [sum(seconds) for seconds in zip(*self.seconds, strict=True)],
             "alpha": {layer: fmean(values) for layer, values in self.alpha.items()},
-            "notes": self.loaded.notes,
+            "notes": [*self.loaded.notes, f"Preprocessing: {self.loaded.preprocessing_sentence()}"],
         }
 
 
@@ -141,7 +141,7 @@ class Workshop:
         if (run := self._last) is None or run.first is None or number != str(self._runs):
             raise BadOption("Another run came after this result. Run it again for its checkpoint")
         note = f"adapted with {run.order.method} to {len(run.first)} images without labels"
-        card = replace(self.networks.card(run.order.network, run.loaded), note=note)
+        card = replace(self.networks.card(run.order.network), note=note)
         tensors = run.adaptor.adapted_network(run.first).state_dict()
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "adapted.safetensors"

@@ -91,7 +91,7 @@ function makeOrder(strict = true) {
 function subject(order) {
   const images = order.style ? `sample digits (${order.style})` : "your images";
   const spoiled = order.corruption ? ` · ${words(order.corruption)}, ${order.severity} of 5` : "";
-  const network = { demo: "the demo network", given: about.given }[order.network] ?? order.network;
+  const network = order.network === "demo" ? "the demo network" : order.network.split("/").pop();
   return `${order.method} · ${network} · ${images}${spoiled}`;
 }
 
@@ -470,8 +470,9 @@ function showChoices() {
 function fill() {
   if (about.given) {
     $("given-choice").hidden = false;
-    $("given-name").textContent = about.given;
-    form.elements.network.value = "given";
+    $("given").value = about.given;
+    $("given").checked = true;
+    $("given-name").textContent = about.given.split("/").pop();
   }
   $("files").replaceChildren(...about.files.map((file) => option(file, "")));
   $("style").replaceChildren(...about.styles.map((style) => option(style, style === about.held_out ? `${style}: new to the network` : `${style}: known from training`)));
