@@ -329,7 +329,7 @@ function showNumbers({ images, changed, labeled, right, sure, seconds: took }) {
   const facts = [
     ...(labeled ? [["Accuracy", `${percent(right[0] / labeled)} → ${percent(right[1] / labeled)}`, `on ${plural(labeled, "image")}`]] : []),
     ["Answers changed", `${changed}`, `of ${images}`],
-    ["How sure, on average", `${percent(sure[0])} → ${percent(sure[1])}`, "surer is not always right"],
+    ["How sure", `${percent(sure[0])} → ${percent(sure[1])}`, "on average; surer is not always right"],
     ["Time", `${(took[1] / took[0]).toFixed(1)} times`, `${seconds(took[1])}; ${seconds(took[0])} without adapting`],
   ];
   $("numbers").replaceChildren(
