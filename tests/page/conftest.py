@@ -40,7 +40,7 @@ def demo(cache):
 
 @pytest.fixture
 def workshop(demo):
-    return Workshop(networks.Networks(), torch.device("cpu"))
+    return Workshop(networks.NetworkFinder(), torch.device("cpu"))
 
 
 @pytest.fixture

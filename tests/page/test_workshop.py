@@ -133,7 +133,7 @@ def test_mistakes_are_told_where_they_were_made(workshop, order, stage, message)
 
 
 def test_the_preview_does_not_train(cache):
-    workshop, lines = Workshop(networks.Networks(), torch.device("cpu")), []
+    workshop, lines = Workshop(networks.NetworkFinder(), torch.device("cpu")), []
     workshop.preview(PicturesOrder(style="neon", corruption="snow", severity=5), lines.append)
     assert len(lines[-1]["pictures"]) == 6
     assert lines[-1]["labeled"] == 200
@@ -156,7 +156,7 @@ def test_checkpoints_nearby_are_offered(demo, tmp_path):
     data = networks.demo_path().read_bytes()
     (tmp_path / "runs" / "a.safetensors").write_bytes(data)
     (tmp_path / "b.safetensors").write_bytes(b"something else")
-    assert networks.Networks.nearby() == ["runs/a.safetensors"]
+    assert networks.NetworkFinder.nearby() == ["runs/a.safetensors"]
 
 
 def test_training_that_is_canceled_leaves_nothing(cache):
@@ -171,7 +171,7 @@ def test_training_that_is_canceled_leaves_nothing(cache):
 
 @pytest.mark.slow
 def test_the_demo_network_gains_on_the_style_that_it_has_not_seen(cache):
-    workshop = Workshop(networks.Networks(), torch.device("cpu"))
+    workshop = Workshop(networks.NetworkFinder(), torch.device("cpu"))
     _, unseen, lines = run(workshop, method="domainadaptor-t")
     assert lines[1]["what"].startswith("Training")
     assert unseen["verdict"]["tone"] == "good"

@@ -25,11 +25,11 @@ def page(
     from domainadaptor.extras import require_extra
 
     require_extra("page", "domainadaptor page")
-    from domainadaptor.page.networks import Networks
+    from domainadaptor.page.networks import NetworkFinder
     from domainadaptor.page.server import run_page
     from domainadaptor.page.workshop import Workshop
 
-    networks = Networks(network, root)
+    networks = NetworkFinder(network, root)
     if network is not None:
         networks.find(network)  # a mistake is reported here, not in the browser
     workshop = Workshop(networks, terminal.find_device(device))

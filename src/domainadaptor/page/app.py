@@ -49,7 +49,7 @@ class _Files(StaticFiles):
         return response
 
 
-class Desk:
+class PageHandlers:
     """Takes requests and has one thread work them off."""
 
     def __init__(self, workshop: Workshop) -> None:
@@ -142,13 +142,13 @@ def _sentence(text: str) -> str:
 
 def make_app(workshop: Workshop, secret: str) -> Starlette:
     """Return the application; every address in it begins with the secret."""
-    desk = Desk(workshop)
+    handlers = PageHandlers(workshop)
     routes = [
-        Route("/about", desk.about),
-        Route("/images", desk.add, methods=["PUT"]),
-        Route("/preview", desk.preview, methods=["POST"]),
-        Route("/run", desk.run, methods=["POST"]),
-        Route("/checkpoint", desk.checkpoint, methods=["POST"]),
+        Route("/about", handlers.about),
+        Route("/images", handlers.add, methods=["PUT"]),
+        Route("/preview", handlers.preview, methods=["POST"]),
+        Route("/run", handlers.run, methods=["POST"]),
+        Route("/checkpoint", handlers.checkpoint, methods=["POST"]),
         Mount("/", _Files(directory=Path(__file__).with_name("static"), html=True)),
     ]
     return Starlette(

@@ -37,7 +37,7 @@ _NEARBY = 50  # files that are looked at
 Progress = Callable[[str, int, int], None]  # what is being done, how much of it, out of how much
 
 
-class Networks:
+class NetworkFinder:
     """Finds networks, and keeps the last one."""
 
     def __init__(self, given: str | None = None, root: Path | None = None) -> None:

@@ -20,7 +20,7 @@ from domainadaptor.lab.method_inputs import options_from
 from domainadaptor.lab.networks.checkpoint import Checkpoint, save_checkpoint
 from domainadaptor.lab.networks.loading import LoadedNetwork
 from domainadaptor.lab.prediction import FilePrediction, best_classes, shuffled_batches
-from domainadaptor.page.networks import Networks, Progress
+from domainadaptor.page.networks import NetworkFinder, Progress
 from domainadaptor.page.order import PicturesOrder, RunOrder
 from domainadaptor.page.pictures import ImageStore, Pictures, as_url, own_pictures, sample_pictures
 from domainadaptor.page.verdict import AnswerPair, judge
@@ -88,7 +88,7 @@ class _Run:
 class Workshop:
     """Does the work of the page, one piece at a time."""
 
-    def __init__(self, networks: Networks, device: torch.device) -> None:
+    def __init__(self, networks: NetworkFinder, device: torch.device) -> None:
         self.networks, self.store = networks, ImageStore()
         self._device = device
         self._last: _Run | None = None
