@@ -11,8 +11,8 @@ from domainadaptor.lab.networks.zoo import find_network
 from tests.conftest import batch, stir
 from tests.real import cifar
 
-# Table 6 of the paper, in millions.
-PUBLISHED = {20: 0.27, 32: 0.46, 44: 0.66, 56: 0.85, 110: 1.7}
+# Table 6 of the paper, in millions; depth 8 is not in it and was counted by hand: 75,290.
+PUBLISHED = {8: 0.075, 20: 0.27, 32: 0.46, 44: 0.66, 56: 0.85, 110: 1.7}
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
