@@ -82,10 +82,12 @@ def test_work_for_clients_that_have_left_is_dropped(service):
     async def run() -> None:
         await asyncio.gather(*(leave() for _ in range(12)))
 
-    before = service.metric("images_total")
+    before, logged = service.metric("images_total"), len(service.log())
     asyncio.run(run())
     time.sleep(0.5)
     assert service.metric("queue ") == 0
+    statuses = {line["status"] for line in service.log()[logged:] if line.get("route") == "/predict"}
+    assert statuses <= {200, 429, 499}  # 499, not 500: nothing went wrong here
     assert service.metric("images_total") - before < 12 * len(FILES)
     assert service.predict(FILES).status == 200
 

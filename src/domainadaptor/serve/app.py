@@ -34,6 +34,8 @@ _ANSWERS: dict[type[Exception], tuple[int, str]] = {
     NoSuchStream: (404, "There is no such stream."),
     StreamEnded: (410, _ENDED),
     RequestValidationError: (400, "A parameter in the URL is invalid."),
+    ClientDisconnect: (499, "The client has left."),
+    Exception: (500, "Internal error."),
 }
 _FORM = {"type": "object", "additionalProperties": {"type": "string", "format": "binary"}}
 
@@ -136,10 +138,10 @@ class Service:
         self._place(stream)
         self._pool.check_room()
         start, taken = time.perf_counter(), 0
-        body = bytearray()
+        pieces = []
         try:
             async for piece in request.stream():
-                body += piece
+                pieces.append(piece)
                 taken += len(piece)
                 self._buffered += len(piece)
                 if taken > self._settings.max_bytes:
@@ -148,7 +150,8 @@ class Service:
                     raise HTTPException(503, "Too many bytes wait for workers.", {"Retry-After": "1"})
             received = time.perf_counter() - start
             place = self._place(stream)  # again: the stream may have ended while its batch was sent
-            job = Job({**order, "stream": stream, "id": request.scope["request_id"]}, body, place)
+            job = Job({**order, "stream": stream, "id": request.scope["request_id"]}, b"".join(pieces), place)
+            pieces.clear()
             head, content = await self._answer(request, job)
         finally:
             self._buffered -= taken
@@ -238,6 +241,6 @@ async def _problem(request: Request, error: Exception) -> Response:
     """Answer an error with its text, which never has a path or a trace."""
     if isinstance(error, AnyHTTPException):
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-    status, text = _ANSWERS[type(error)]
+    status, text = _ANSWERS.get(type(error), _ANSWERS[Exception])
     wait = getattr(error, "retry_after", 1)
     return JSONResponse({"error": text}, status, {"Retry-After": str(wait)} if status in (429, 503) else None)

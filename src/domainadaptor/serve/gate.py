@@ -11,7 +11,6 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from domainadaptor.serve.metrics import Metrics
@@ -42,12 +41,8 @@ class Gate:
                 await exchange.refuse(*refusal)
             else:
                 await self._app(scope, exchange.receive, exchange.send)
-        except ClientDisconnect:
-            pass
-        except Exception:
+        except Exception:  # the application has answered with 500
             _log.exception("request failed", extra={"fields": {"id": exchange.id}})
-            if not exchange.status:
-                await exchange.refuse(500, "Internal error.")
         finally:
             self._record(exchange)
 

@@ -63,7 +63,7 @@ class Job:
     """A request on its way to a worker; `place` is set where only that process can answer it."""
 
     order: dict[str, Any]
-    body: bytes | bytearray = b""
+    body: bytes = b""
     place: Place | None = None
     answer: "Future[tuple[dict[str, Any], bytes]]" = field(default_factory=Future)
     queued: float = field(default_factory=time.perf_counter)
@@ -279,7 +279,7 @@ class _Process:
             raise AdaptationError(described["error"])
         return described
 
-    def ask(self, order: dict[str, Any], body: bytes | bytearray) -> tuple[dict[str, Any], bytes]:
+    def ask(self, order: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
         """Send an order and return the reply; raise OutOfTime or WorkerLost."""
         try:
             self._connection.send_bytes(json.dumps(order).encode())
