@@ -1,5 +1,5 @@
 # `make demo` and `make test` do everything from a bare clone; both are quick the second time.
-.PHONY: demo test test-slow test-oldest check lint packages results format weights wheel clean
+.PHONY: demo test test-slow test-load test-oldest check lint packages results format weights wheel clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,6 +30,10 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+# The service under load and attack, on loopback, for half an hour; it writes its numbers into docs/service.md.
+test-load: $(READY)
+	$(BIN)/python -m pytest -m load tests/serve
 
 # The tests of the core with the oldest torch, in an environment without any extra.
 test-oldest: .venv-oldest/.ready-$(OLDEST)

@@ -7,7 +7,7 @@ pytest.importorskip("fastapi", reason="the service needs the extra serve")
 from tests.serve.service import Service, write_checkpoint
 
 LIMITS = {
-    "client_timeout": 1.5,
+    "client_timeout": 4,
     "max_bytes": 400_000,
     "max_images": 16,
     "max_pixels": 1_000_000,
@@ -15,6 +15,14 @@ LIMITS = {
     "queue": 4,
     "time_limit": 10,
 }
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what takes half an hour and a quiet machine, unless it is asked for."""
+    if "load" not in config.option.markexpr:
+        long = [item for item in items if item.get_closest_marker("load")]
+        items[:] = [item for item in items if item not in long]
+        config.hook.pytest_deselected(items=long)
 
 
 @pytest.fixture(scope="session")

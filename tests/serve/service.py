@@ -1,12 +1,9 @@
-"""A service in processes of its own, and a client that is cheap enough to measure it: one request, one connection.
-
-Load generators that can be installed (locust and others) start a request when an earlier one has ended, so that a slow
-service is asked less often, which hides waiting. Arrivals here do not depend on answers.
-"""
+"""A service in processes of its own, and a client that is cheap enough to measure it: one request, one connection."""
 
 import asyncio
 import io
 import json
+import os
 import random
 import signal
 import subprocess
@@ -40,6 +37,13 @@ def picture(seed: int, side: int = 20, form: str = "PNG") -> bytes:
     pixels = np.random.default_rng(seed).integers(0, 255, (side, side + 4, 3), dtype=np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, form)
+    return file.getvalue()
+
+
+def png(image: torch.Tensor) -> bytes:
+    """Return an image with values from 0 to 1, (3, H, W), as a file."""
+    file = io.BytesIO()
+    Image.fromarray((image * 255).round().byte().permute(1, 2, 0).numpy()).save(file, "PNG")
     return file.getvalue()
 
 
@@ -111,14 +115,21 @@ async def poisson(port: int, requests: list[bytes], rate: float, seed: int = 0) 
     return list(await asyncio.gather(*tasks))
 
 
-async def closed_loop(port: int, requests: list[bytes], clients: int) -> list[Answer]:
-    """Let some clients send the requests, each after the answer to its last one."""
-    left = iter(requests)
-
-    async def client() -> list[Answer]:
-        return [await exchange(port, data) for data in left]
-
-    return [answer for answers in await asyncio.gather(*(client() for _ in range(clients))) for answer in answers]
+async def dripping(port: int, start: bytes, drip: bytes, every: float = 0.1, most: float = 20.0) -> tuple[float, bytes]:
+    """Send the start, then drip by drip; return after how long the connection ended, and what was answered."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    began = time.perf_counter()
+    answered = asyncio.create_task(reader.read(-1))
+    writer.write(start)
+    while not answered.done() and time.perf_counter() - began < most:
+        writer.write(drip)
+        await asyncio.wait({answered}, timeout=every)
+    took = time.perf_counter() - began
+    writer.close()
+    try:
+        return took, await asyncio.wait_for(answered, 1)
+    except (OSError, asyncio.TimeoutError):
+        return took, b""
 
 
 def wait_for(condition, seconds: float = 120) -> None:
@@ -128,19 +139,32 @@ def wait_for(condition, seconds: float = 120) -> None:
         time.sleep(0.2)
 
 
+# Python imports it at its start, in the service and in its workers.
+AUDIT = """
+import os, sys
+log = os.open(os.path.join(os.path.dirname(__file__), "events"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+def watch(event, args):
+    if event in ("open", "socket.connect", "socket.getaddrinfo", "socket.sendto", "subprocess.Popen"):
+        os.write(log, f"{event} {args[1 if event == 'socket.connect' else 0]}\\n".encode())
+sys.addaudithook(watch)
+"""
+
+
 class Service:
-    """`domainadaptor serve` as a process, with its log."""
+    """`domainadaptor serve` as a process, with its log and the files and connections that it opens."""
 
     def __init__(self, folder: Path, *flags: str, **variables: str) -> None:
-        import os
-
+        self._audit = folder / f"audit-{time.monotonic_ns()}"
+        self._audit.mkdir()
+        (self._audit / "sitecustomize.py").write_text(AUDIT)
+        path = os.pathsep.join(filter(None, [str(self._audit), os.environ.get("PYTHONPATH")]))
         self._log = (folder / f"log-{time.monotonic_ns()}.jsonl").open("w+b")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "domainadaptor", "serve", "network.safetensors", "--port", "0", *flags],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stderr=self._log,
-            env={**os.environ, **variables},
+            env={**os.environ, "PYTHONPATH": path, **variables},
         )
         self.port = 0
 
@@ -160,6 +184,9 @@ class Service:
 
     def log(self) -> list[dict]:
         return [json.loads(line) for line in self.text().splitlines() if line.startswith("{") and line.endswith("}")]
+
+    def events(self) -> list[str]:
+        return (self._audit / "events").read_text(encoding="utf-8", errors="replace").splitlines()
 
     def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
         return self.send(raw_request(method, path, body, **headers))

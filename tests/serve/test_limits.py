@@ -8,49 +8,21 @@ import time
 import psutil
 import pytest
 
-from tests.serve.service import Service, exchange, form, parse_answer, picture, raw_request
+from tests.serve import report
+from tests.serve.load import SLOW
+from tests.serve.service import Service, dripping, exchange, form, parse_answer, picture, raw_request
 
 FILES = [picture(at) for at in range(4)]
 BODY, KIND = form(FILES)
 
 
-def slow(port: int, start: bytes, drip: bytes, every: float = 0.1, most: float = 8.0) -> tuple[float, bytes]:
-    """Send the start, then drip by drip; return after how long the connection ended, and what was answered."""
+def test_slow_senders_are_cut_off(service):
+    async def run() -> list:
+        return await asyncio.gather(*(dripping(service.port, start, drip) for start, drip in SLOW))
 
-    async def run() -> tuple[float, bytes]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        began = time.perf_counter()
-        answered = asyncio.create_task(reader.read(-1))
-        writer.write(start)
-        while not answered.done() and time.perf_counter() - began < most:
-            writer.write(drip)
-            await asyncio.wait({answered}, timeout=every)
-        took = time.perf_counter() - began
-        writer.close()
-        try:
-            return took, await asyncio.wait_for(answered, 1)
-        except (OSError, asyncio.TimeoutError):
-            return took, b""
-
-    return asyncio.run(run())
-
-
-@pytest.mark.parametrize(
-    ("start", "drip"),
-    [
-        (b"", b""),
-        (b"G", b""),
-        (b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n", b"X-A: b\r\n"),
-        (raw_request("POST", "/predict", b"", Content_Length="1000", Content_Type=KIND), b"x"),
-        (raw_request("POST", "/predict", b"", Content_Length="", Transfer_Encoding="chunked"), b"1\r\nx\r\n"),
-        (raw_request("GET", "/v2", Connection="keep-alive"), b""),
-        (raw_request("GET", "/v2", Connection="keep-alive"), b"G"),
-    ],
-)
-def test_slow_senders_are_cut_off(service, start, drip):
-    took, received = slow(service.port, start, drip)
-    assert took < 7  # the limit is 1.5 seconds, but machines are busy
-    assert parse_answer(received).status in (0, 200, 400, 408)
+    for took, received in asyncio.run(run()):
+        assert took < 20  # the limit is 4 seconds, but machines are busy
+        assert parse_answer(received).status in (0, 200, 400, 408)
 
 
 def test_clients_that_do_not_read_are_cut_off(service):
@@ -172,18 +144,20 @@ def odd_names(count: int) -> list[str]:
     return ["/".join(draw.choices(parts + words, k=draw.randint(1, 7))).replace(" ", "") for _ in range(count)]
 
 
-def test_no_name_path_or_header_leads_outside(service, folder):
-    """Whatever names say, the answer is an error without paths, and no connection to elsewhere is ever made."""
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=[pytest.mark.load, pytest.mark.timeout(1500)])])
+def test_no_name_path_or_header_leads_outside(service, folder, count):
+    """Whatever names say, the answer is an error without paths, no file is opened and no connection is made."""
     (folder / "secret.txt").write_text("a-canary-in-a-file")
-    whole = [psutil.Process(service.process.pid), *service.workers()]
-    for at, name in enumerate(odd_names(120)):
+    service.predict(FILES)
+    watched = len(service.events())
+    for name in odd_names(count):
         ascii_name = name.encode("ascii", "replace").decode()
         body = b'--b\r\nContent-Disposition: form-data; name="' + name.encode() + b'"; filename="' + name.encode()
         body += b'"\r\nContent-Type: ' + name.encode() + b"\r\n\r\nx\r\n--b--\r\n"
         for answer in (
             service.ask("GET", f"/{ascii_name}"),
             service.ask("POST", f"/v2/models/{ascii_name}/infer", b"{}", Content_Type="application/json"),
-            service.ask("POST", f"/predict?stream={ascii_name}", b"", Referer=ascii_name),
+            service.ask("POST", f"/predict?stream={ascii_name}", b"", Referer=ascii_name, X_Request_ID=ascii_name),
             service.ask("POST", "/predict", body, Content_Type="multipart/form-data; boundary=b"),
         ):
             assert answer.status in (0, 200, 400, 404, 405, 415, 422)
@@ -192,9 +166,18 @@ def test_no_name_path_or_header_leads_outside(service, folder):
             )
             for word in (b"canary", b"/tmp", b"/usr", b"site-packages", b"Traceback", b".py", b"root:"):
                 assert word not in answer.body
-        if at % 20 == 0:
-            connections = [c for process in whole for c in process.net_connections("inet")]
-            assert all(c.laddr.port == service.port and c.laddr.ip == "127.0.0.1" for c in connections)
+    assert not [event for event in service.events()[watched:] if not is_harmless(event)]
+    if count == 1000:
+        text = (
+            f"{4 * count} requests: nothing outside; no file opened, no connection made (audit events of all processes)"
+        )
+        report.record("19 no escape", measured=text, holds=True)
+
+
+def is_harmless(event: str) -> bool:
+    """Whether Python only opened a module of its own."""
+    kind, _, path = event.partition(" ")
+    return kind == "open" and path.endswith((".py", ".pyc"))
 
 
 def test_when_there_are_too_many_connections_the_idlest_makes_room(network, folder):
