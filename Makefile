@@ -1,5 +1,5 @@
 # `make demo` and `make test` do everything from a bare clone; both are quick the second time.
-.PHONY: demo test test-slow test-load test-oldest check lint packages results format weights wheel clean
+.PHONY: demo test test-slow test-load test-long test-oldest check lint packages results format weights wheel clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -34,6 +34,10 @@ test-slow: $(READY)
 # The service under load and attack, on loopback, for half an hour; it writes its numbers into docs/service.md.
 test-load: $(READY)
 	$(BIN)/python -m pytest -m load tests/serve
+
+# Promises at their full figures: hours. A part of it by name, after a stop or to share the work: make test-long K=delta.
+test-long: $(READY)
+	$(BIN)/python -m pytest -n auto --timeout 3600 -m long $(if $(K),-k "$(K)")
 
 # The tests of the core with the oldest torch, in an environment without any extra.
 test-oldest: .venv-oldest/.ready-$(OLDEST)

@@ -165,6 +165,13 @@ def pytest_addoption(parser):
     parser.addoption("--root", help=f"folder with real data, instead of the variable {DATA_VARIABLE}")
 
 
+def pytest_collection_modifyitems(config, items):
+    if "long" not in config.option.markexpr:  # hours of tests run only if they are asked for
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in set(long)]
+
+
 @pytest.fixture(scope="session")
 def data_root(request) -> Path:
     """Real images and weights of this machine; the tests that need them are skipped where there are none."""

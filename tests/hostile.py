@@ -1,6 +1,9 @@
 """A trained network, streams of batches that mislead adaptation, and a probe of what they leave of the network."""
 
+import copy
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -8,15 +11,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import domainadaptor as da
+from tests.conftest import suited
 
 HOSTILE = ("one class", "sorted", "noise", "constant", "alternating", "tiny", "poisoned")
 REMEMBERING = [name for name in da.list_methods() if da.method_info(name).defaults.get("reset_every", 1) != 1]
 SIZE = 16
 
+
 Labeled = tuple[Tensor, Tensor]
+Digits = tuple[nn.Module, Labeled, Labeled]
 
 
-def trained_on_digits() -> tuple[nn.Module, Labeled, Labeled]:
+def trained_on_digits() -> Digits:
     """Return a network of 98 %, images and labels to probe it with, and others for streams."""
     data = pytest.importorskip("sklearn.datasets").load_digits()
     images = torch.tensor(data.images, dtype=torch.float32).unsqueeze(1) / 8 - 1
@@ -85,3 +91,26 @@ def accuracy(adaptor: da.Adaptor, probe: Labeled) -> float:
     """Return the accuracy in percent on clean images now; asking teaches the adaptor nothing."""
     images, labels = probe
     return 100 * (adaptor.peek(images).logits.argmax(1) == labels).float().mean().item()
+
+
+def course(method: str, kind: str, digits: Digits, batches: int, rate: float = 1.0) -> dict[str, Any]:
+    """Return what a guarded method makes of the probe during and after a stream, in percent.
+
+    `rate` is a factor of the authors' learning rate: a stream of a higher one does in a batch what takes several.
+    """
+    net, probe, pool = digits
+    net = suited(copy.deepcopy(net), method)
+    known = da.method_info(method).defaults
+    wanted = {"source_images": pool[0], "mean": (0.5,), "std": (0.5,), "views": 2}
+    options = {name: value for name, value in wanted.items() if name in known}
+    if "lr" in known:
+        options["lr"] = rate * known["lr"]
+    adaptor = da.adapt(net, method, guard=True, **options)
+    source, start = accuracy(da.adapt(net, "source"), probe), accuracy(adaptor, probe)
+    seen, trips, begun = [], 0, time.perf_counter()
+    for at, images in enumerate(stream(kind, net, pool, batches), start=1):
+        trips += adaptor.adapt(images).collapsed
+        if at % max(1, batches // 50) == 0 or at == batches:
+            seen.append(accuracy(adaptor, probe))
+    seconds = round(time.perf_counter() - begun, 1)
+    return {"source": source, "start": start, "lowest": min(seen), "last": seen[-1], "trips": trips, "seconds": seconds}

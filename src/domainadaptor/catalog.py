@@ -41,6 +41,7 @@ class MethodInfo:
 
     name: str = ""
     summary: str = ""
+    details: str = ""  # what the docstring says besides
     paper: str = ""
     year: int | None = None
     kind: Kind | None = None
@@ -211,7 +212,9 @@ def _inspect(function: Callable[..., Any]) -> MethodInfo:
     card = cast(MethodInfo, getattr(function, "card", MethodInfo()))
     written = docstring_entries(_docs(function))
     infos = {parameter.name: parameter.info(written) for parameter in parameters(function)}
-    return replace(card, summary=(function.__doc__ or "").strip().partition("\n")[0], options=infos)
+    summary, _, more = inspect.cleandoc(function.__doc__ or "").partition("\n")
+    details = " ".join(more.partition("Args:\n")[0].split())
+    return replace(card, summary=summary, details=details, options=infos)
 
 
 def _docs(function: Callable[..., Any]) -> str:

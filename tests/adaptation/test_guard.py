@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 import domainadaptor as da
-from domainadaptor.adaptation.guard import CollapseGuard, Drift
+from domainadaptor.adaptation.guard import CollapseGuard, Drift, drift_of
 from domainadaptor.errors import BadOption
 from tests import conftest
 from tests.conftest import GoldenNet, batch, stir
-from tests.hostile import HOSTILE, REMEMBERING, SIZE, accuracy, stream, trained_on_digits
+from tests.hostile import HOSTILE, REMEMBERING, SIZE, accuracy, course, stream, trained_on_digits
 
 BATCHES = 200
 
@@ -47,6 +47,15 @@ def test_hostile_streams_cost_at_most_two_points(kind, m, digits):
         if at % 20 == 19:
             assert accuracy(adaptor, probe) >= source - 2
     assert trips > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"), [("eta", "sorted"), ("slr", "constant"), ("t3a", "noise"), ("tent", "tiny")]
+)
+def test_every_kind_of_method_under_the_streams_of_the_long_test(method, kind, digits):
+    found = course(method, kind, digits, 60, rate=10.0)
+    assert found["lowest"] >= found["source"] - 2
+    assert found["trips"] > 0
 
 
 def test_without_the_guard_it_collapses(digits):
@@ -151,7 +160,7 @@ def test_which_methods_follow_the_stream(method, options):
     )
     adaptor = da.adapt(net, method, guard=True, **options)
     adaptor(batch(16, 3, 8, 8))
-    assert adaptor._drift().follows == (method != "tent" or bool(options))
+    assert drift_of(adaptor._main).follows == (method != "tent" or bool(options))
 
 
 def test_its_window_counts_images():

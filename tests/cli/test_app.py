@@ -100,6 +100,7 @@ def test_methods(program):
     assert listed["domainadaptor-t"]["options"]["lr"]["default"] == 1e-3
     one = program("methods", "domainadaptor-t").stdout
     assert all(word in one for word in ("temperature", "2023", "forward passes: 2", "--option", "float of at least 0"))
+    assert "hostile batches can cost tens of points" in " ".join(program("methods", "delta").stdout.split())
     wrong = program("methods", "domainadapter-t")
     assert wrong.returncode == 1
     assert "did you mean 'domainadaptor-t'" in wrong.stderr

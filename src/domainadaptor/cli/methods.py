@@ -42,6 +42,8 @@ def methods(
 
 def _show(info: MethodInfo) -> None:
     out.print(Text(info.name, "bold"), Text(info.summary))
+    if info.details:
+        out.print(Text(info.details))
     facts = [("Paper", f"{info.paper}, {info.year}")] if info.paper else []
     facts += [("Needs", ", ".join(info.needs) or "a trained network and test images, nothing else")]
     if info.forwards:

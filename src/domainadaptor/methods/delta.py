@@ -38,6 +38,8 @@ def delta(
 ) -> da.Adaptor:
     """Running test statistics; rare classes weigh more.
 
+    The statistics follow the stream wherever it goes: hostile batches can cost tens of points, also with guard=True.
+
     Args:
         network: Any trained network with batch normalization.
         loss: "entropy" as over Tent; "weighted-entropy" of images below half the largest entropy, weighted by

@@ -88,6 +88,8 @@ class BalancedBank(da.Stateful):
 class Rotta(BankAdaptor):
     """Robust statistics; a student learns from an image bank.
 
+    The statistics follow the stream wherever it goes: hostile batches can cost tens of points, also with guard=True.
+
     Args:
         network: Any trained network with batch normalization.
         nu: Weight of the student in the teacher at each update.

@@ -58,6 +58,8 @@ def t3a(
 ) -> Adaptor:
     """Rebuild the classifier from confident features.
 
+    The features are of any stream: hostile batches can cost a few points, also with guard=True.
+
     Args:
         network: Any trained network that ends in a linear layer.
         keep: Features stored per class, those with the lowest entropy; -1 stores all.

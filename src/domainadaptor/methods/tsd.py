@@ -74,7 +74,8 @@ def tsd(
 ) -> da.Adaptor:
     """Align features with prototypes of confident features.
 
-    As the authors' program does by default: without the paper's filter and local term.
+    As the authors' program does by default: without the paper's filter and local term. The features are of any stream:
+    hostile batches can cost more than ten points, also with guard=True.
 
     Args:
         network: Any trained network with norm layers and a linear head; batch norms use batch statistics.
