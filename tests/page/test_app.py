@@ -86,7 +86,7 @@ def test_mistakes_are_the_last_line(address, order, message):
         b'{"method": "adabn", "batch_size": 0}',
         b'{"method": "adabn", "corruption": "rain"}',
         b'{"method": "adabn", "more": 1}',
-        json.dumps({"method": "adabn", "images": [{"name": "a", "id": "b"}] * 1001}).encode(),
+        json.dumps({"method": "adabn", "images": {str(at): "b" for at in range(1001)}}).encode(),
         b'{"method": "' + b"a" * 1024**2 + b'"}',
     ],
 )

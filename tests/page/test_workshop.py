@@ -28,7 +28,7 @@ def run(workshop, **order):
 
 
 def uploaded(workshop, files: dict[str, bytes]):
-    return [{"name": name, "id": workshop.store.add(data)} for name, data in files.items()]
+    return {name: workshop.store.add(data) for name, data in files.items()}
 
 
 def test_rows_and_numbers_are_those_of_the_library(workshop, demo):
@@ -119,7 +119,7 @@ def test_images_that_cannot_be_read_are_rows_too(workshop):
         ({"network": "resnt18"}, "network", "unknown network"),
         ({"style": "crayon"}, "images", "no domain 'crayon'"),
         ({"style": None}, "images", "Choose a folder"),
-        ({"style": None, "images": [{"name": "a", "id": "b"}]}, "images", "Choose them again"),
+        ({"style": None, "images": {"a": "b"}}, "images", "Choose them again"),
         ({"method": "tnt"}, "method", "unknown method"),
         ({"method": "eata"}, "method", "source"),
         ({"method": "note"}, "method", "instance-aware"),

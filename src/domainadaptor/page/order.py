@@ -23,23 +23,14 @@ _MORE = {"a head trained for it", "source samples", "altered training"}  # needs
 _Text = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
-class _Order(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Upload(_Order):
-    """An image that was sent before: its path in the folder that was chosen, and its id."""
-
-    name: _Text
-    id: _Text
-
-
-class PicturesOrder(_Order):
+class PicturesOrder(BaseModel):
     """Some images, spoiled or not, as a network gets them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     network: _Text = DEMO
     style: _Text | None = None  # of the sample digits, in place of own images
-    images: Annotated[tuple[Upload, ...], Field(max_length=_MAX_IMAGES)] = ()
+    images: Annotated[dict[_Text, _Text], Field(max_length=_MAX_IMAGES)] = {}  # path in its folder -> id
     corruption: Literal[CORRUPTIONS] | None = None  # type: ignore[valid-type]
     severity: Annotated[int, Field(ge=1, le=5)] = 3
 

@@ -153,7 +153,7 @@ class Workshop:
             return sample_pictures(order.style)
         if not order.images:
             raise BadOption("Choose a folder or some images first")
-        return own_pictures(self.store.find({image.name: image.id for image in order.images}))
+        return own_pictures(self.store.find(order.images))
 
 
 def _progress(report: Report) -> Progress:

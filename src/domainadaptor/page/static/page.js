@@ -10,7 +10,7 @@ const GROUPS = {
   Camera: ["contrast", "elastic_transform", "pixelate", "jpeg_compression"],
 };
 let about; // what can be chosen
-let uploads = []; // {name, id} of the images that the program has
+let uploads = []; // [name, id] of the images that the program has
 let uploading = null; // AbortController while images are sent
 let running = null; // AbortController of a run
 let result = null; // {rows, summary, subject} of the last run
@@ -82,7 +82,7 @@ function makeOrder(strict = true) {
   if (strict && own && !uploads.length) throw Object.assign(new Error("Choose a folder or some images first."), { stage: "images" });
   return {
     network,
-    ...(own ? { images: uploads } : { style: $("style").value }),
+    ...(own ? { images: Object.fromEntries(uploads) } : { style: $("style").value }),
     corruption: $("corruption").value || null,
     severity: Number($("severity").value),
   };
@@ -165,7 +165,7 @@ async function addImages(files) {
   }
   if (uploading !== mine) return;
   uploading = null;
-  uploads = found.sort((a, b) => a.position - b.position).map(({ name, id }) => ({ name, id }));
+  uploads = found.sort((a, b) => a.position - b.position).map(({ name, id }) => [name, id]);
   const rest = left ? ` (evenly chosen; ${plural(left, "more")} did not fit)`.replace("mores", "more") : "";
   $("chosen").textContent = uploads.length ? `${plural(uploads.length, "image")}${rest}.` : "";
   showRefused(refused);
@@ -213,7 +213,7 @@ async function showPreview() {
   } catch (error) {
     if (error.name === "AbortError") return;
     $("preview").replaceChildren();
-    if (order.style || order.images.length || error.stage !== "images") showError(error.message, error.stage);
+    if (order.style || uploads.length || error.stage !== "images") showError(error.message, error.stage);
   } finally {
     if (previewing === mine && !running) progress(null);
   }
@@ -293,7 +293,10 @@ async function run() {
 }
 
 function setBusy(busy) {
+  $("result").ariaBusy = busy;
+  $("empty-title").textContent = busy ? "Working…" : "Press the button";
   $("run").disabled = busy;
+  $("run").textContent = busy ? "Working…" : "Compare before and after";
   $("cancel").hidden = !busy;
   if (busy) $("cancel").focus();
   else if (document.activeElement === document.body) $("run").focus();
@@ -390,9 +393,12 @@ function mix(rows) {
 function card(row) {
   const kind = kindOf(row);
   if (kind === "skipped") return element("li", { className: "none", textContent: `${row.file}: ${row.skipped}` });
-  const answer = (name, prediction, confidence, right) =>
-    element("span", { className: `answer ${name}` }, `${name === "before" ? "Before" : "After"} `, element("b", { textContent: prediction }), right, element("small", { textContent: ` ${percent(confidence)}` }));
-  const mark = (prediction) => (row.label ? (prediction === row.label ? " ✓" : " ✗") : "");
+  const answer = (name, prediction, confidence) => {
+    const mark = row.label ? (prediction === row.label ? " ✓ " : " ✗ ") : " ";
+    const rest = element("span", { className: "whole" }, mark, element("small", { textContent: percent(confidence) }));
+    return element("span", { className: `answer ${name.toLowerCase()}` }, `${name} `, element("b", { textContent: prediction }), rest);
+  };
+  const tag = kind === "changed" && row.label ? "Still wrong" : KINDS[kind][0];
   return element(
     "li",
     { className: kind, title: row.file },
@@ -400,9 +406,9 @@ function card(row) {
     element(
       "div",
       {},
-      element("span", { className: "tag", textContent: KINDS[kind][0] + (row.label ? ` · is ${row.label}` : "") }),
-      answer("before", row.source_prediction, row.source_confidence, mark(row.source_prediction)),
-      answer("after", row.adapted_prediction, row.adapted_confidence, mark(row.adapted_prediction)),
+      element("span", { className: "tag", textContent: tag + (row.label ? ` · is ${row.label}` : "") }),
+      answer("Before", row.source_prediction, row.source_confidence),
+      answer("After", row.adapted_prediction, row.adapted_confidence),
     ),
   );
 }
