@@ -350,7 +350,7 @@ def test_assigned_weights_are_not_shared_objects(net, images):
     assert all(t.grad is None for t in given.values())
 
 
-def test_unadapted_is_the_source(net, images):
+def test_source_logits_are_those_of_the_network(net, images):
     assert torch.equal(da.adapt(net, "domainadaptor-t").source_logits(images), net(images))
     assert torch.equal(da.adapt(net, "source")(images), net(images))
 

@@ -279,6 +279,15 @@ def test_the_first_table_compares_methods_by_domain(program, base):
     assert ["mean", *means] in shown
 
 
+def test_more_methods_than_fit_side_by_side_are_rows(program, base):
+    names = ["source", "adabn", "adamixbn", "domainadaptor-t", "adabn-source-and-test", "tent", "eta", "slr", "tsd"]
+    words = [word for name in names for word in ("--method", name)]
+    done = program(*arguments(base, *words, "--target", "night", "--target", "day"))
+    shown = [line.replace("│", " ").split() for line in done.stdout.splitlines()]
+    assert [line[0] for line in shown if len(line) == 4] == names[1:]  # after "source model", of two words
+    assert ["┃", "method", "┃", "mean", "┃", "night", "┃", "day", "┃"] in shown
+
+
 def test_what_is_named_twice_runs_once(program, base):
     twice = ["--target", "night", "--method", "source"] * 2
     assert len(json.loads(program(*arguments(base, *twice, "--json")).stdout)) == 1

@@ -158,20 +158,23 @@ def _show(records: Sequence["RunRecord"], as_json: bool) -> bool:
 
 
 def _show_accuracy(records: Sequence["EvaluationRecord"]) -> None:
-    """Print a row per domain and a column per method, the source model first."""
-    columns: dict[str, dict[str, float]] = {}
+    """Print the mean over domains and each domain, with the methods side by side, or in rows if they are too many."""
+    found: dict[str, dict[str, float]] = {}  # method -> domain -> accuracy, the source model first
     for record in records:
         for domain, score in record.scores.items():
             for name, right in (("source model", score.source_right), (record.run.method, score.right)):
-                columns.setdefault(name, {})[domain] = 100 * right / score.images
-    if columns.get("source") == columns["source model"]:
-        del columns["source"]
-    table = Table(Column("domain", overflow="fold"), title=f"Accuracy (%), {records[0].run.protocol}")
-    for name in columns:
+                found.setdefault(name, {})[domain] = 100 * right / score.images
+    if found.get("source") == found["source model"]:
+        del found["source"]
+    if len(found["source model"]) > 1:
+        found = {name: {"mean": sum(values.values()) / len(values), **values} for name, values in found.items()}
+    methods, places = list(found), list(found["source model"])
+    beside = sum(len(name) + 3 for name in methods) + max(map(len, places)) + 4 <= terminal.out.width
+    table = Table(Column("domain" if beside else "method", overflow="fold"))
+    table.title = f"Accuracy (%), {records[0].run.protocol}"
+    for name in methods if beside else places:
         table.add_column(Text(name), justify="right", overflow="fold")
-    for domain in columns["source model"]:
-        table.add_row(Text(domain), *(f"{values[domain]:.1f}" for values in columns.values()))
-    if len(columns["source model"]) > 1:
-        table.add_section()
-        table.add_row("mean", *(f"{sum(values.values()) / len(values):.1f}" for values in columns.values()))
+    for name in places if beside else methods:
+        values = (found[method][name] for method in methods) if beside else found[name].values()
+        table.add_row(Text(name), *(f"{value:.1f}" for value in values), end_section=name == "mean")
     terminal.out.print(table)
