@@ -376,3 +376,22 @@ def test_an_adaptor_shows_its_method_and_options(net):
     shown = repr(da.adapt(net, "eata", source_images=batch(4, 3, 12, 12), margin=0.5))
     assert shown == "Adaptor(eata(source_images=..., margin=0.5): 3 of 3 norm layers adapt)"
     assert repr(da.StepAdaptor(net)).startswith("Adaptor(StepAdaptor: ")
+
+
+def test_a_move_that_is_refused_leaves_no_part_of_the_new_network(net, images, monkeypatch):
+    """Teacher and student are built one after the other; an interrupt comes between."""
+    adaptor, other = (make(net, "rotta") for _ in range(2))
+    adaptor(images), other(images)
+    built, real = [], da.Adaptor._adaptive
+
+    def second(self, **settings):
+        built.append(1)
+        if len(built) == 2:
+            raise KeyboardInterrupt
+        return real(self, **settings)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(da.Adaptor, "_adaptive", second)
+        with pytest.raises(KeyboardInterrupt):
+            adaptor.double()
+    assert torch.equal(adaptor(images), other(images))

@@ -114,3 +114,24 @@ def test_what_a_forward_keeps_is_forgotten(method, images):
         fresh.reset()
         assert torch.equal(fresh(images), expected)
     assert not hasattr(net, "last")
+
+
+class Late(GoldenNet):
+    """A forward that writes to its parameters at its end."""
+
+    def forward(self, x):
+        logits = super().forward(x)
+        self.fc.weight.data.mul_(0.9)
+        return logits
+
+
+@pytest.mark.parametrize("method", ["adamixbn", "source"])
+def test_a_first_batch_that_fails_tells_nothing_about_what_a_forward_writes_to(method, images):
+    net = stir(Late())
+    before = fingerprint(net)
+    adaptor, expected = make(net, method), make(net, method)(images)
+    with pytest.raises(RuntimeError):
+        adaptor(images[:, :2])  # the first convolution expects three channels
+    for _ in range(2):
+        assert torch.equal(adaptor(images), expected)
+    assert_same(before, fingerprint(net))

@@ -207,7 +207,7 @@ def test_copies_moves_and_failures_keep_what_it_saw(monkeypatch):
     assert seen[0] is not None
     copies = [copy.deepcopy(adaptor), pickle.loads(pickle.dumps(adaptor)), copy.deepcopy(adaptor).to("cpu")]
     with monkeypatch.context() as patched:
-        patched.setattr(da.StepAdaptor, "_settle", lambda _: 1 / 0)
+        patched.setattr(da.AdaptiveNetwork, "end_batch", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             adaptor(batches[7])
     assert same(adaptor.collapse.state_dict()[0], seen)

@@ -1,9 +1,9 @@
 """Adaptor: adapts to an unlabeled batch and predicts it. The path of every batch of every method is here."""
 
-import threading
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any, final
@@ -21,7 +21,8 @@ from domainadaptor.adaptation.logits import Accepts, OutputReader, finite, read_
 from domainadaptor.adaptation.result import Adaptation
 from domainadaptor.adaptation.snapshot import ParameterGuard
 from domainadaptor.adaptation.state import Stateful
-from domainadaptor.errors import AdaptationError, BadBatch, UnsupportedNetwork
+from domainadaptor.adaptation.turns import Turns
+from domainadaptor.errors import BadBatch, UnsupportedNetwork
 
 
 class Adaptor(nn.Module, ABC):
@@ -48,11 +49,10 @@ class Adaptor(nn.Module, ABC):
         self.accepts: Accepts = "logits"  # what the network may return
         self.collapse: CollapseGuard | None = None  # goes back to the source model where one is set
         self._batches = 0  # since the last reset
-        self._unfinished: tuple[Any] | None = None  # the state before a batch that was not ended
+        self._pending: tuple[Any, int] | None = None  # the state to go back to while a batch is not finished
         self._changes = ChangeDetector(plain)
         self._requires_grad = {name: p.requires_grad for name, p in plain.named_parameters()}
-        self._lock = threading.Lock()
-        self._busy: int | None = None
+        self._turns = Turns()
         self.source = linked_copy(plain).eval()
         self.training = False
         self.register_load_state_dict_pre_hook(_take_own_tensors)
@@ -119,19 +119,19 @@ class Adaptor(nn.Module, ABC):
     @final
     def source_logits(self, images: Tensor, *inputs: Any) -> Any:
         """Return the source model's logits, (N, K); without them, whatever it returns."""
-        with self._exclusive():
+        with self._turn():
+            self._pending = self._save(), self._batches
             images = self._checked(images, inputs)
             with self._guard.guarding():
-                try:
-                    return self._run_source(images) if len(images) > 0 else self._empty(images).logits
-                finally:
-                    self._settle()
+                return self._run_source(images) if len(images) > 0 else self._empty(images).logits
 
     @final
     def reset(self) -> None:
         """Forget every batch and go back to the source model."""
-        with self._exclusive():
+        with self._turn():
+            self._pending = self._save(), self._batches
             self._reset()
+            self._pending = None
 
     @final
     def check_source(self) -> None:
@@ -154,19 +154,23 @@ class Adaptor(nn.Module, ABC):
         return self
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the source model's state dict with what was learned in its place. A plain network can load it."""
-        state = self.source.state_dict(*args, **kwargs)
+        """Return the source model's state dict with what was learned in its place. A plain network can load it.
+
+        As copies and pickles, it waits for a batch that another thread adapts to.
+        """
         prefix: str = kwargs.get("prefix", args[1] if len(args) > 1 else "")
-        for layer, values in (self._main.learned() if self._batches else {}).items():
-            for name, value in values.items():
-                key = f"{prefix}{layer}.{name}" if layer else f"{prefix}{name}"
-                if key in state:
-                    state[key] = value.detach().to(state[key].dtype).clone()
-        return state
+        with self._turn():
+            state = self.source.state_dict(*args, **kwargs)
+            for layer, values in (self._main.learned() if self._batches else {}).items():
+                for name, value in values.items():
+                    key = f"{prefix}{layer}.{name}" if layer else f"{prefix}{name}"
+                    if key in state:
+                        state[key] = value.detach().to(state[key].dtype).clone()
+            return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Load new source weights. The network that was wrapped keeps its own."""
-        with self._exclusive():
+        with self._turn():
             fresh = independent_copy(self.source)
             result = fresh.load_state_dict(state_dict, strict=strict, assign=assign)
             self._exchange(linked_copy(fresh))  # assigned tensors may be someone's Parameter objects
@@ -190,24 +194,17 @@ class Adaptor(nn.Module, ABC):
         then: Callable[[Adaptation], None] | None = None,
     ) -> Adaptation:
         """Check, adapt, predict; then keep what was learned, or go back to how it was."""
-        with self._exclusive():
+        with self._turn():
+            self._pending = self._save(), self._batches
             images = self._checked(images, inputs)
-            if self._unfinished is not None:  # an interrupt came while a batch was ended
-                self._end_batch(*self._unfinished, keep=False)
-            saved, keep = self._save(), False
-            self._unfinished = (saved,)
             with self._guard.guarding(), hint_at_single_image(images):
-                try:
-                    result = self._not_adapted(images) or self._learn(images)
-                    result = self._judged(images, result, guarded)
-                    if then is not None:
-                        then(result)
-                    keep = remember and not result.fell_back
-                finally:
-                    self._end_batch(saved, keep)
-                    self._unfinished = None
-            if remember and len(images) > 0:
-                self._count(result)
+                result = self._not_adapted(images) or self._learn(images)
+                result = self._judged(images, result, guarded)
+                if then is not None:
+                    then(result)
+            if remember:
+                self._end_batch(result, len(images))
+                self._pending = None
             return result
 
     def _not_adapted(self, images: Tensor) -> Adaptation | None:
@@ -232,34 +229,29 @@ class Adaptor(nn.Module, ABC):
         why = self.collapse.look(look(result.logits), drift_of(self._main), lambda: look(self._run_source(images)))
         return result if why is None else replace(self._fall_back(images, result.before, why), collapsed=True)
 
-    def _end_batch(self, saved: Any, keep: bool) -> None:
-        """Keep the state, or restore what it was before the batch. Episodic methods start over."""
-        if self.reset_every == 1:
-            self._reset_parts()
-        elif keep:
-            try:
-                self._settle()
-            except BaseException:
-                self._restore(saved)
-                raise
+    def _end_batch(self, result: Adaptation, images: int) -> None:
+        """Keep what was learned, or restore what was before the batch. Episodic methods start over."""
+        if self.reset_every == 1 or result.fell_back:
+            self._restore()
         else:
-            self._restore(saved)
-
-    def _count(self, result: Adaptation) -> None:
-        self._batches += 1
+            for part in self._all():
+                part.end_batch()
+        self._batches += min(images, 1)  # empty batches do not count
         if result.collapsed or (self.reset_every is not None and self._batches >= self.reset_every):
             self._reset()
 
     def _save(self) -> Any:
         return None if self.reset_every == 1 else [part.state_dict() for part in self._all()]
 
-    def _restore(self, saved: Any) -> None:
-        for part, state in zip(self._all(), saved, strict=True):
-            part.load_state_dict(state)
-
-    def _settle(self) -> None:
-        for part in self._all():
-            part.end_batch()
+    def _restore(self) -> None:
+        """Go back to the state before the batch."""
+        assert self._pending is not None
+        states, self._batches = self._pending
+        if states is None:
+            self._reset_parts()
+        else:
+            for part, state in zip(self._all(), states, strict=True):
+                part.load_state_dict(state)
 
     def _reset_parts(self) -> None:
         for part in (self._main, *self._parts()):
@@ -272,17 +264,16 @@ class Adaptor(nn.Module, ABC):
         if self.collapse is not None:
             self.collapse.reset()
 
-    @contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        """Admit one caller at a time, outside of inference mode."""
-        if self._busy == threading.get_ident():
-            raise AdaptationError("An adaptor was called from inside its own call (by a hook?). Call it afterwards.")
-        with self._lock, torch.inference_mode(False), torch.enable_grad():
-            self._busy = threading.get_ident()
-            try:
-                yield
-            finally:
-                self._busy, self._main.inputs = None, ()
+    def _turn(self) -> AbstractContextManager[None]:
+        return self._turns.take(self._undo)
+
+    def _undo(self) -> None:
+        """Go back to the state before a batch that was not finished, whatever stopped it."""
+        self._main.inputs = ()
+        if self._pending is not None:
+            self._guard.restore()
+            self._restore()
+            self._pending = None
 
     def _checked(self, images: Tensor, inputs: tuple[Any, ...]) -> Tensor:
         self._changes.check()
@@ -359,30 +350,36 @@ class Adaptor(nn.Module, ABC):
             self._reset()
 
     def _exchange(self, source: nn.Module) -> None:
-        """Take another source model, or keep the old one if nothing can be built from it."""
-        held, self.source = self.source, source.eval()
+        """Take another source model, or keep everything as it is if nothing can be built from it."""
+        held, modules = dict(vars(self)), dict(self._modules)
+        self.source = source.eval()
         try:
             self._rebuild()
         except BaseException:
-            self.source = held
+            self._modules.update(modules)
+            vars(self).update(held)
             raise
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Adaptor":
-        with self._exclusive():
-            saved, batches = self._save(), self._batches
+        with self._turn():
+            saved = self._save(), self._batches
             self._exchange(linked_copy(self.source)._apply(fn))
-            if batches and saved is not None:
-                self._restore(saved)
-                self._batches = batches
+            if self.reset_every != 1:
+                self._pending = saved  # what was learned, to restore
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_lock"} | {"_busy": None}
+        """Return a copy of everything, taken between two batches."""
+        return self._copied({id(self): self})
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._lock = threading.Lock()
+    def _copied(self, memo: dict[int, Any]) -> dict[str, Any]:
+        with self._turn():
+            return copy.deepcopy(vars(self), memo)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Adaptor":
+        made = memo[id(self)] = type(self).__new__(type(self))
+        made.__setstate__(self._copied(memo))
+        return made
 
 
 def _take_own_tensors(adaptor: nn.Module, state_dict: dict[str, Any], prefix: str, *_: object) -> None:

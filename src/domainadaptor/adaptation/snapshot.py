@@ -53,39 +53,40 @@ class ParameterGuard:
     """
 
     def __init__(self, network: nn.Module) -> None:
-        self._parameters = list(network.parameters())
-        self._written: list[tuple[nn.Parameter, Tensor]] | None = None
+        self._shared = [(p, p.detach()) for p in network.parameters()]  # with the user's storage
+        self._copied = False  # whether parameters are copies now
+        self._written: list[tuple[nn.Parameter, Tensor]] | None = None  # with their values
 
     @property
     def knows(self) -> bool:
-        """Whether the first batch is over."""
+        """Whether a batch was finished."""
         return self._written is not None
 
     @contextmanager
     def guarding(self) -> Iterator[None]:
-        """Guard the parameters during one batch."""
-        if self._written is not None:
-            try:
-                yield
-            finally:
-                self._restore()
-            return
-        shared = [p.detach() for p in self._parameters]
-        for parameter, value in zip(self._parameters, shared, strict=True):
-            parameter.data = value.clone()
-        versions = [p._version for p in self._parameters]
-        try:
+        """Guard the parameters during one batch. If it raises, the caller has to call `restore`."""
+        if self._written is None:
+            self._copied = True
+            for p, shared in self._shared:
+                p.data = shared.clone()
+            versions = [p._version for p, _ in self._shared]
             yield
-        finally:
-            written = []
-            for parameter, value, version in zip(self._parameters, shared, versions, strict=True):
-                if parameter._version != version or not torch.equal(parameter.detach(), value):
-                    written.append((parameter, value.clone()))
-                else:
-                    parameter.data = value
-            self._written = written
-            self._restore()
+            self._written = [
+                (p, shared.clone())
+                for (p, shared), version in zip(self._shared, versions, strict=True)
+                if p._version != version or not torch.equal(p.detach(), shared)
+            ]
+        else:
+            yield
+        self.restore()
 
-    def _restore(self) -> None:
-        for parameter, value in self._written or ():
-            parameter.data.copy_(value)
+    def restore(self) -> None:
+        """Give the parameters back their storage and values."""
+        written = self._written or []
+        if self._copied:
+            for p, shared in self._shared:
+                if not any(p is one for one, _ in written):
+                    p.data = shared
+            self._copied = False
+        for p, value in written:
+            p.data.copy_(value)

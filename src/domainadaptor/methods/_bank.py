@@ -25,6 +25,7 @@ class BankAdaptor(da.Adaptor):
         self,
         network: nn.Module,
         bank: Any,
+        share: float,
         *,
         update_every: t.UpdateEvery = 64,
         lr: t.LearningRate = 1e-3,
@@ -34,7 +35,7 @@ class BankAdaptor(da.Adaptor):
         predict: t.Predict = "before",
     ) -> None:
         super().__init__(network, reset_every=reset_every)
-        self._bank, self._every = bank, update_every
+        self._bank, self._share, self._every = bank, share, update_every
         self._optimizer = da.LazyOptimizer(da.make_optimizer(optimizer, lr=lr, momentum=momentum))
         self._predict_after = predict == "after"
         self._rebuild()
@@ -42,10 +43,6 @@ class BankAdaptor(da.Adaptor):
     @abstractmethod
     def _facts(self, logits: Tensor) -> list[tuple[Any, ...]]:
         """Return what the bank is told about each image of a batch."""
-
-    @abstractmethod
-    def _follow(self, following: bool) -> None:
-        """Let the running statistics follow the images that pass, or keep them."""
 
     @abstractmethod
     def _bank_loss(self, like: Tensor) -> Tensor:
@@ -79,14 +76,12 @@ class BankAdaptor(da.Adaptor):
 
     def _update(self, like: Tensor) -> Tensor | str:
         """Take a step on the bank as one batch; return the loss, or why no step can be taken."""
-        self._follow(True)
-        try:
-            loss = self._bank_loss(like)
-            parameters = list(self._student.learnable().values())
-            why = da.gradient_step(loss, parameters, self._optimizer) if parameters else None
-            # Keep the statistics now, for the following images of this batch.
-            for network in {self._main, self._student}:
-                network.end_batch()
-        finally:
-            self._follow(False)
+        networks = {self._main, self._student}
+        for norm in (norm for network in networks for norm in network.norms.values()):
+            norm.following = self._share
+        loss = self._bank_loss(like)
+        parameters = list(self._student.learnable().values())
+        why = da.gradient_step(loss, parameters, self._optimizer) if parameters else None
+        for network in networks:  # keep the statistics now, for the following images of this batch
+            network.end_batch()
         return loss.detach() if why is None else why

@@ -94,7 +94,7 @@ class AdabnSourceAndTest(da.Adaptor):
 
     def _fix(self, name: str, norm: da.MixedNorm, pool: _Pool) -> None:
         """Use the pooled statistics; a layer that saw fewer than two values keeps the source statistics."""
-        norm.rule = 1
+        norm.alpha = 1
         norm.used = pool.count > 0
         if pool.count > 1:
             norm.source_mean.copy_(pool.mean)

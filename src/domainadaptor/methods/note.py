@@ -1,7 +1,6 @@
 """NOTE: instance-aware batch norm and a class-balanced bank of images. Gong et al., NeurIPS 2022."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, final
 
 import torch
@@ -75,11 +74,11 @@ class AwareNorm(AdaptiveNorm):
     measured = ("_measured",)
     follows = True
 
-    def __init__(self, layer: InstanceAwareBatchNorm2d, *, share: float) -> None:
+    def __init__(self, layer: InstanceAwareBatchNorm2d) -> None:
         super().__init__(layer)
         assert layer.running_mean is not None
         assert layer.running_var is not None
-        self.eps, self.band, self._share = float(layer.eps), float(layer.band), share
+        self.eps, self.band = float(layer.eps), float(layer.band)
         self._dtype = layer.running_mean.dtype
         self.learns = ("scale", "shift") if layer.affine else ()
         mean, var = (in_float32(t.detach()) for t in (layer.running_mean, layer.running_var))
@@ -88,7 +87,6 @@ class AwareNorm(AdaptiveNorm):
         self._add_state(parameter=True, scale=weight, shift=bias)
         self._add_state(mean=mean, var=var)
         self.tail = nn.Sequential(*layer.children())  # timm's layers contain the activation
-        self.following = False
         self._measured: tuple[Tensor, Tensor] | None = None
 
     def forward(self, images: Tensor) -> Tensor:
@@ -97,7 +95,7 @@ class AwareNorm(AdaptiveNorm):
         x = in_float32(images)
         space = x.shape[2] * x.shape[3]
         mean, var = self.mean, self.var
-        if self.following and len(x) * space > 1:
+        if self.following is not None and len(x) * space > 1:
             var, mean = torch.var_mean(x, dim=(0, 2, 3), unbiased=True)
             self._measured = mean.detach(), var.detach()
             if space == 1:  # plain batch norm, which uses the biased variance
@@ -113,9 +111,9 @@ class AwareNorm(AdaptiveNorm):
 
     @torch.no_grad()
     def _end_batch(self) -> None:
-        if self._measured is not None:
+        if self._measured is not None and self.following is not None:
             for running, batch in zip((self.mean, self.var), self._measured, strict=True):
-                running.lerp_(batch, self._share)
+                running.lerp_(batch, self.following)
 
     def learned(self) -> dict[str, Tensor]:
         """Return statistics, scale and shift."""
@@ -159,12 +157,10 @@ class Note(BankAdaptor):
         seed: t.Seed = 0,
         **steps: Any,
     ) -> None:
-        self._share = share
-        super().__init__(network, ReservoirBank(capacity, seed), lr=lr, **steps)
+        super().__init__(network, ReservoirBank(capacity, seed), share, lr=lr, **steps)
 
     def _build(self) -> da.AdaptiveNetwork:
-        special = partial(_replacements, share=self._share)
-        self._student = self._adaptive(norm=None, learns="norms", special=special)
+        self._student = self._adaptive(norm=None, learns="norms", special=_replacements)
         return self._student
 
     def _parts(self) -> Sequence[da.Stateful]:
@@ -173,21 +169,16 @@ class Note(BankAdaptor):
     def _facts(self, logits: Tensor) -> list[tuple[int]]:
         return [(label,) for label in logits.argmax(1).tolist()]
 
-    def _follow(self, following: bool) -> None:
-        for norm in self._main.norms.values():
-            assert isinstance(norm, AwareNorm)
-            norm.following = following
-
     def _bank_loss(self, like: Tensor) -> Tensor:
         images = torch.stack(self._bank.images).to(like)
         return da.entropy(da.in_loss_precision(self._main(images))).mean()
 
 
-def _replacements(network: nn.Module, share: float) -> dict[str, AwareNorm]:
+def _replacements(network: nn.Module) -> dict[str, AwareNorm]:
     layers = {name: m for name, m in network.named_modules() if isinstance(m, InstanceAwareBatchNorm2d)}
     if not layers or any(layer.running_mean is None for layer in layers.values()):
         raise da.UnsupportedNetwork(
             "NOTE needs a network that was trained with instance-aware batch norm and has running statistics, but "
             f"{type(network).__name__} has none. Train one with `domainadaptor train ... --norm iabn`."
         )
-    return {name: AwareNorm(layer, share=share) for name, layer in layers.items()}
+    return {name: AwareNorm(layer) for name, layer in layers.items()}

@@ -115,9 +115,10 @@ class Rotta(BankAdaptor):
         seed: t.Seed = 0,
         **steps: Any,
     ) -> None:
-        self._share, self._nu = share, nu
+        self._nu = nu
         self._pixels, self._random = Pixels(mean, std), da.SeededGenerator(seed)
-        super().__init__(network, BalancedBank(capacity, timeliness=timeliness, uncertainty=uncertainty), **steps)
+        bank = BalancedBank(capacity, timeliness=timeliness, uncertainty=uncertainty)
+        super().__init__(network, bank, share, **steps)
 
     def _build(self) -> da.AdaptiveNetwork:
         build = partial(self._adaptive, norm=partial(da.MixedNorm, alpha=1.0, running=True), learns="norms")
@@ -131,11 +132,6 @@ class Rotta(BankAdaptor):
         wide, classes = da.in_loss_precision(logits), logits.shape[1]
         uncertainties = (da.entropy(wide) / math.log(classes)).tolist()
         return [(*fact, classes) for fact in zip(wide.argmax(1).tolist(), uncertainties, strict=True)]
-
-    def _follow(self, following: bool) -> None:
-        for norm in (*self._main.norms.values(), *self._student.norms.values()):
-            assert isinstance(norm, da.MixedNorm)
-            norm.rule = 1.0 - self._share if following else 1.0
 
     def _bank_loss(self, like: Tensor) -> Tensor:
         """Return the distance of the student's predictions for views from the teacher's."""

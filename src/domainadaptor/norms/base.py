@@ -25,6 +25,7 @@ class AdaptiveNorm(nn.Module, ABC):
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
+        self.following: float | None = None  # weight of this batch in running statistics, where it is not the usual one
         self.reused = False  # used more than once per pass: neither folded nor stepped
         self.used = True
         self.uses: list[Any] = []  # one entry per use of the layer in the last pass
@@ -90,7 +91,9 @@ class AdaptiveNorm(nn.Module, ABC):
         """Go back to the source model."""
         for name, tensor in self.tensors.items():
             tensor.copy_(self.source_tensors[name])
+        following = self.following
         self.forget()
+        self.following = following  # the batch goes on
 
     @final
     def forget(self) -> None:
@@ -110,7 +113,7 @@ class AdaptiveNorm(nn.Module, ABC):
             self.source_tensors[name] = value.detach().clone()
 
     def _drop(self) -> None:
-        self.uses = []
+        self.uses, self.following = [], None
         for name in self.measured:
             setattr(self, name, None)
         for tensor in self.tensors.values():

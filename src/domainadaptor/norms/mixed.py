@@ -52,7 +52,7 @@ class MixedNorm(AdaptiveBatchNorm):
         constant: bool = False,
     ) -> None:
         super().__init__(source, running=running)
-        self.rule = alpha
+        self.alpha = alpha
         self.fold = fold
         self.variance: Variance = variance
         self.follows = running
@@ -60,6 +60,11 @@ class MixedNorm(AdaptiveBatchNorm):
         self.folded: Use | None = None
         self.cached = False  # whether later passes may bring the tensor that an earlier pass brought
         self._measured: tuple[weakref.ref[Tensor], int, Moments] | None = None
+
+    @property
+    def rule(self) -> str | float:
+        """The weight of the source statistics, or the rule for it."""
+        return self.alpha if self.following is None else 1.0 - self.following
 
     @property
     def batch_share(self) -> float:  # type: ignore[override]
