@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, LayerReport, NetworkSettings
-from domainadaptor.adaptation.batch import checked_batch, hint_at_single_image
+from domainadaptor.adaptation.batch import checked_answer, checked_batch, explained
 from domainadaptor.adaptation.change_detection import ChangeDetector
 from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap, write_tensors
 from domainadaptor.adaptation.fitting import with_fitting_methods
@@ -49,7 +49,7 @@ class Adaptor(nn.Module, ABC):
         self.accepts: Accepts = "logits"  # what the network may return
         self.collapse: CollapseGuard | None = None  # goes back to the source model where one is set
         self._batches = 0  # since the last reset
-        self._pending: tuple[Any, int] | None = None  # the state to go back to while a batch is not finished
+        self._pending: Any = None  # the state to go back to while a batch is not finished
         self._changes = ChangeDetector(plain)
         self._requires_grad = {name: p.requires_grad for name, p in plain.named_parameters()}
         self._turns = Turns()
@@ -86,10 +86,10 @@ class Adaptor(nn.Module, ABC):
             *inputs: Whatever else the network takes; for methods that pass nothing but the batch to it.
 
         Raises:
-            BadBatch: The images cannot be used.
+            BadBatch: The images cannot be used, or even the source model's logits for them are not finite.
             SourceChanged: The network was edited after it was wrapped.
         """
-        return self._process(images)
+        return self._process(images, inputs)
 
     @final
     def peek(self, images: Tensor, *inputs: Any, guarded: bool = True) -> Adaptation:
@@ -118,12 +118,18 @@ class Adaptor(nn.Module, ABC):
 
     @final
     def source_logits(self, images: Tensor, *inputs: Any) -> Any:
-        """Return the source model's logits, (N, K); without them, whatever it returns."""
+        """Return the source model's logits, (N, K); without them, whatever it returns.
+
+        Raises:
+            BadBatch: The images cannot be used, or the source model's logits for them are not finite.
+        """
         with self._turn():
             self._pending = self._save(), self._batches
             images = self._checked(images, inputs)
-            with self._guard.guarding():
-                return self._run_source(images) if len(images) > 0 else self._empty(images).logits
+            with explained(images, self.source), self._guard.guarding():
+                if len(images) == 0:
+                    return self._empty(images).logits
+                return checked_answer(self._run_source(images), self.source)
 
     @final
     def reset(self) -> None:
@@ -197,7 +203,7 @@ class Adaptor(nn.Module, ABC):
         with self._turn():
             self._pending = self._save(), self._batches
             images = self._checked(images, inputs)
-            with self._guard.guarding(), hint_at_single_image(images):
+            with explained(images, self.source), self._guard.guarding():
                 result = self._not_adapted(images) or self._learn(images)
                 result = self._judged(images, result, guarded)
                 if then is not None:
@@ -245,7 +251,6 @@ class Adaptor(nn.Module, ABC):
 
     def _restore(self) -> None:
         """Go back to the state before the batch."""
-        assert self._pending is not None
         states, self._batches = self._pending
         if states is None:
             self._reset_parts()
@@ -286,7 +291,7 @@ class Adaptor(nn.Module, ABC):
         self._main.inputs = inputs
         if self._main.weights and not self._guard.knows and len(images) > 0:
             # The adaptive network has weights of its own, so only this pass shows whether a forward writes to them.
-            with self._guard.guarding(), hint_at_single_image(images):
+            with explained(images, self.source), self._guard.guarding():
                 self._run_source(images[:1])
         return images
 
@@ -307,7 +312,7 @@ class Adaptor(nn.Module, ABC):
 
     def _fall_back(self, images: Tensor, before: Tensor | None, why: str) -> Adaptation:
         """Answer with the source model, and say why."""
-        logits = self._run_source(images)
+        logits = checked_answer(self._run_source(images), self.source)
         note = f"{why}; no step was kept and the logits are the source model's"
         before = before.detach() if isinstance(before, Tensor) else logits
         return Adaptation(logits, before, alpha_tensors=self._main.alphas(), note=note, fell_back=True)
@@ -364,8 +369,8 @@ class Adaptor(nn.Module, ABC):
         with self._turn():
             saved = self._save(), self._batches
             self._exchange(linked_copy(self.source)._apply(fn))
-            if self.reset_every != 1:
-                self._pending = saved  # what was learned, to restore
+            if saved[1]:  # batches to restore what was learned from
+                self._pending = saved
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -382,16 +387,14 @@ class Adaptor(nn.Module, ABC):
         return made
 
 
-def _take_own_tensors(adaptor: nn.Module, state_dict: dict[str, Any], prefix: str, *_: object) -> None:
+def _take_own_tensors(adaptor: Adaptor, state_dict: dict[str, Any], prefix: str, *_: object) -> None:
     """Let a parent module load a plain network's names, into tensors that the wrapped network does not share."""
-    assert isinstance(adaptor, Adaptor)
     adaptor.source = independent_copy(adaptor.source).eval()
     for name in list(state_dict):
         if name.startswith(prefix):
             state_dict[f"{prefix}source.{name.removeprefix(prefix)}"] = state_dict.pop(name)
 
 
-def _rebuild_after_loading(adaptor: nn.Module, _: object) -> None:
-    assert isinstance(adaptor, Adaptor)
+def _rebuild_after_loading(adaptor: Adaptor, _: object) -> None:
     adaptor._changes = ChangeDetector(None)
     adaptor._rebuild()

@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
-from domainadaptor.errors import BadBatch
+from domainadaptor.adaptation.logits import finite
+from domainadaptor.errors import AdaptationError, BadBatch, UnsupportedNetwork, listed
 
 
 def predict(adaptor: Callable[[Tensor], Tensor], loader: Iterable[Any]) -> Tensor:
@@ -61,35 +63,82 @@ def checked_batch(images: object, weights: Iterable[Tensor]) -> Tensor:
         raise BadBatch(
             f"Expected normalized floating-point images, got {images.dtype}. Convert and normalize them first."
         )
+    if images.layout != torch.strided or images.is_nested:
+        kind = "nested" if images.is_nested else images.layout
+        raise BadBatch(f"Expected a dense tensor of images, got a {kind} one. Stack or convert the images first.")
     if images.ndim < 2:
         raise BadBatch(f"Expected a batch of shape (N, ...), got {tuple(images.shape)}. Add a batch dimension.")
+    if 0 in images.shape[1:]:
+        raise BadBatch(f"The images have no pixels: their shape is {tuple(images.shape[1:])}. Leave them out.")
     _check_fit(images, [weight for weight in weights if weight.is_floating_point()])
     # Inference tensors cannot take part in a backward pass.
     images = images.clone() if images.is_inference() else images.detach()
     # A finite sum means finite values and takes one fast pass. A sum that is not finite may just have overflowed.
     if not torch.isfinite(images.sum()):
-        finite = torch.isfinite(images).flatten(1).all(1)
-        if not bool(finite.all()):
-            at = (~finite).nonzero().flatten().tolist()
-            positions = ", ".join(map(str, at[:10])) + (", ..." if len(at) > 10 else "")
-            raise BadBatch(
-                f"NaN or infinite values in {len(at)} of {len(images)} images, at positions {positions}. "
-                "Remove or repair them."
-            )
+        usable = torch.isfinite(images).flatten(1).all(1)
+        if not bool(usable.all()):
+            raise BadBatch(f"NaN or infinite values in {_rows(usable)}. Remove or repair them.")
     return images
 
 
+def checked_answer(logits: Any, network: nn.Module) -> Any:
+    """Return the source model's logits, or raise an error if they are not finite: there is nothing to fall back to."""
+    if isinstance(logits, Tensor) and not finite(logits):
+        if broken := [name for name, p in network.named_parameters() if not finite(p)]:
+            raise UnsupportedNetwork(f"Some weights are not finite: {listed(broken)}. Load other weights.")
+        usable = torch.isfinite(logits).flatten(1).all(1)
+        raise BadBatch(
+            f"The source model's own logits are not finite for {_rows(usable)}. Are these images normalized as in "
+            "training?"
+        )
+    return logits
+
+
+def _rows(usable: Tensor) -> str:
+    """Return how many images are not usable, (N,), and which, for a message."""
+    at = (~usable).nonzero().flatten().tolist()
+    positions = ", ".join(map(str, at[:10])) + (", ..." if len(at) > 10 else "")
+    return f"{len(at)} of {len(usable)} images, at positions {positions}"
+
+
 @contextmanager
-def hint_at_single_image(images: Tensor) -> Iterator[None]:
-    """Raise BadBatch if a network fails on what may be one image."""
+def explained(images: Tensor, network: nn.Module) -> Iterator[None]:
+    """Where a network fails on images that do not fit its weights, raise a typed error that names both."""
     try:
         yield
     except Exception as error:
-        if images.ndim != 3:
+        typed, one = isinstance(error, AdaptationError), images.ndim == 3
+        why = None if typed and not one else _mismatch(images, network)
+        if why is None and one and not typed:
+            why = BadBatch(
+                f"The network cannot take a batch of shape {tuple(images.shape)}. One image? Pass image[None]."
+            )
+        if why is None:
             raise
-        raise BadBatch(
-            f"The network cannot take a batch of shape {tuple(images.shape)}. One image? Pass image[None]."
-        ) from error
+        raise why from error
+
+
+def _mismatch(images: Tensor, network: nn.Module) -> AdaptationError | None:
+    for name, p in network.named_parameters():
+        if p.layout != torch.strided or not p.is_floating_point():
+            kind = p.dtype if p.layout == torch.strided else p.layout
+            return UnsupportedNetwork(
+                f"The images are {images.dtype}, but {name!r} is {kind}. Load dense real weights."
+            )
+    first = next(((n, m) for n, m in network.named_modules() if isinstance(m, _ConvNd | nn.Linear)), None)
+    if first is None:
+        return None
+    name, layer = first
+    if isinstance(layer, nn.Linear):
+        taken = None if images.shape[-1] == layer.in_features else f"(N, ..., {layer.in_features})"
+    else:
+        sides = len(layer.kernel_size)
+        fits = images.ndim == 2 + sides and images.shape[1] == layer.in_channels
+        taken = None if fits else f"(N, {layer.in_channels}, {', '.join('DHW'[-sides:])})"
+    if taken is None:
+        return None
+    one = " One image? Pass image[None]." if images.ndim == 3 else ""
+    return BadBatch(f"The images have shape {tuple(images.shape)}, but the layer {name!r} takes {taken}.{one}")
 
 
 def check_same_size(stored: Tensor, images: Tensor) -> None:

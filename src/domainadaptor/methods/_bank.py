@@ -76,7 +76,7 @@ class BankAdaptor(da.Adaptor):
 
     def _update(self, like: Tensor) -> Tensor | str:
         """Take a step on the bank as one batch; return the loss, or why no step can be taken."""
-        networks = {self._main, self._student}
+        networks = dict.fromkeys([self._main, self._student])  # one or two
         for norm in (norm for network in networks for norm in network.norms.values()):
             norm.following = self._share
         loss = self._bank_loss(like)

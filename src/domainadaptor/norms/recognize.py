@@ -122,6 +122,11 @@ def _check_statistics(name: str, mean: Tensor | None, var: Tensor | None) -> Non
             f"Layer {name!r} has no running statistics (track_running_stats=False), which adaptation starts from. "
             "Train it with track_running_stats=True, or run training images through the network in train mode."
         )
+    if not mean.is_floating_point() or not var.is_floating_point():
+        raise UnsupportedNetwork(
+            f"The running statistics of layer {name!r} are {mean.dtype}; expected floating-point numbers. Convert the "
+            "network, for example with network.float()."
+        )
     if not bool(torch.isfinite(mean).all()) or not bool((torch.isfinite(var) & (var >= 0)).all()):
         raise UnsupportedNetwork(
             f"The running statistics of layer {name!r} are not finite, or a variance is negative. Check the weights."
