@@ -130,7 +130,7 @@ def test_a_first_batch_that_fails_tells_nothing_about_what_a_forward_writes_to(m
     net = stir(Late())
     before = fingerprint(net)
     adaptor, expected = make(net, method), make(net, method)(images)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(da.BadBatch):
         adaptor(images[:, :2])  # the first convolution expects three channels
     for _ in range(2):
         assert torch.equal(adaptor(images), expected)

@@ -150,6 +150,7 @@ def test_further_inputs_reach_the_network(method, images):
     bound = built(WithPlace)
     bound.forward = lambda x: GoldenNet.forward(bound, x) + place
     expected = da.adapt(bound, method)(images)
+    torch.testing.assert_close(da.adapt(network, method).adapt(images, place).logits, expected)
     torch.testing.assert_close(adaptor.peek(images, place).logits, expected)
     torch.testing.assert_close(adaptor(images, place), expected)
 

@@ -34,7 +34,7 @@ def unwrap(network: nn.Module) -> nn.Module:
             raise UnsupportedNetwork(f"{name!r} is a lazy layer's. Run one batch through the network first.")
         if tensor.is_meta:
             raise UnsupportedNetwork(f"{name!r} is on the meta device and has no values. Load the weights first.")
-        if tensor.is_floating_point() and tensor.itemsize == 1:
+        if isinstance(tensor, nn.Parameter) and tensor.is_floating_point() and tensor.itemsize == 1:
             raise UnsupportedNetwork(
                 f"{name!r} is {tensor.dtype}, in which nothing is computed. Use network.bfloat16()."
             )
