@@ -49,33 +49,25 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_LAZY = {
-    "Adaptation": "adaptation.result",
-    "AdaptiveNetwork": "adaptation.adaptive_network",
-    "Adaptor": "adaptation.adaptor",
-    "CollapseGuard": "adaptation.guard",
-    "EmaPrediction": "adaptation.ema",
-    "LazyOptimizer": "adaptation.state",
-    "LogitLoss": "adaptation.objective",
-    "MixedNorm": "norms.mixed",
-    "Objective": "adaptation.objective",
-    "OutputReader": "adaptation.logits",
-    "Predictor": "adaptation.predictor",
-    "SeededGenerator": "adaptation.state",
-    "Stateful": "adaptation.state",
-    "StepAdaptor": "adaptation.step",
-    "adapt": "adaptation.adapt",
-    "batch_only": "norms.mixed",
-    "entropy": "adaptation.losses",
-    "evaluate": "lab.evaluation.evaluate",
-    "finite": "adaptation.logits",
-    "gradient_step": "adaptation.step",
-    "in_loss_precision": "adaptation.logits",
-    "make_optimizer": "adaptation.state",
-    "predict": "adaptation.batch",
-    "random_views": "augmentation.crops",
-    "update_ema": "adaptation.ema",
+_HOMES = {
+    "adaptation.adapt": ("adapt",),
+    "adaptation.adaptive_network": ("AdaptiveNetwork",),
+    "adaptation.adaptor": ("Adaptor",),
+    "adaptation.batch": ("predict",),
+    "adaptation.ema": ("EmaPrediction", "update_ema"),
+    "adaptation.guard": ("CollapseGuard",),
+    "adaptation.logits": ("OutputReader", "finite", "in_loss_precision"),
+    "adaptation.losses": ("entropy",),
+    "adaptation.objective": ("LogitLoss", "Objective"),
+    "adaptation.predictor": ("Predictor",),
+    "adaptation.result": ("Adaptation",),
+    "adaptation.state": ("LazyOptimizer", "SeededGenerator", "Stateful", "make_optimizer"),
+    "adaptation.step": ("StepAdaptor", "gradient_step"),
+    "augmentation.crops": ("random_views",),
+    "lab.evaluation.evaluate": ("evaluate",),
+    "norms.mixed": ("MixedNorm", "batch_only"),
 }
+_LAZY = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AdaptationError",

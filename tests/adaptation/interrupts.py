@@ -32,13 +32,13 @@ def traced(function: Callable[[], object], on_line: Callable[[Line], None]) -> N
         sys.settrace(before)
 
 
-def lines_of(function: Callable[[], object]) -> list[int]:
-    """The first and the last time that each line runs during a call, as numbers of lines run before."""
+def lines_of(function: Callable[[], object], file: str = "") -> list[int]:
+    """The first and the last time that each line, or each of a file, runs, as numbers of lines run before."""
     ran: list[Line] = []
     traced(function, ran.append)
     first = {line: at for at, line in reversed(list(enumerate(ran)))}
     last = {line: at for at, line in enumerate(ran)}
-    return sorted({*first.values(), *last.values()})
+    return sorted({at for at in (*first.values(), *last.values()) if ran[at][0].co_filename.endswith(file)})
 
 
 def stop_at(function: Callable[[], object], at: int, error: type[BaseException]) -> str:

@@ -8,7 +8,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import domainadaptor as da
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork
-from domainadaptor.norms.mixed import MixedNorm
 from tests.conftest import GoldenNet, batch, make, stir
 
 MOST_FRAMES = 6
@@ -86,7 +85,7 @@ def test_one_reset_per_batch(images, monkeypatch):
     adaptor = da.adapt(stir(GoldenNet()), "domainadaptor-t")
     resets, real = [], AdaptiveNetwork.reset
     monkeypatch.setattr(AdaptiveNetwork, "reset", lambda self: resets.append(1) or real(self))
-    monkeypatch.setattr(MixedNorm, "set_state", pytest.fail)
+    monkeypatch.setattr(AdaptiveNetwork, "load_state_dict", pytest.fail)
     adaptor(images)
     assert len(resets) == 1
 

@@ -23,7 +23,7 @@ CORE = {
     "norms": {"errors", "options", "profiling"},
     "augmentation": {"errors", "options"},
     "adaptation": {"errors", "options", "registry", "catalog", "profiling", "norms", "augmentation"},
-    "tasks": {"errors", "registry", "domainadaptor"},
+    "tasks": {"errors", "registry", "augmentation", "domainadaptor"},
     "methods": {"domainadaptor", "errors", "options", "option_types", "norms", "augmentation", "adaptation", "tasks"},
     "__init__": {"options", "errors", "catalog", "adaptation", "augmentation", "norms", "lab.evaluation"},
 }

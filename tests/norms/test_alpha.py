@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from domainadaptor.norms.alpha import alpha_code, alpha_paper, layer_alpha
+from domainadaptor.norms.alpha import image_alphas, layer_alpha
 from domainadaptor.norms.moments import Moments, batch_moments, image_moments
 from tests.conftest import batch
 
@@ -15,7 +15,7 @@ def moments(shift: float, n: int = 5):
 @pytest.mark.parametrize("shift", [0.0, 0.1, 1.0, 100.0])
 def test_ranges(shift):
     """By the triangle inequality the paper's is in [0, 1]; the code's in [1/3, 1]."""
-    paper, code = alpha_paper(*moments(shift), True), alpha_code(*moments(shift), True)
+    paper, code = (image_alphas(rule, *moments(shift), True) for rule in ("paper", "code"))
     assert paper.min() >= -1e-12
     assert paper.max() <= 1
     assert code.min() >= 1 / 3 - 1e-12

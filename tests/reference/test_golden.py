@@ -6,7 +6,7 @@ from torch import nn
 
 import domainadaptor as da
 from domainadaptor.adaptation import losses
-from domainadaptor.norms.alpha import alpha_code
+from domainadaptor.norms.alpha import image_alphas
 from domainadaptor.norms.mixed import MixedNorm
 from domainadaptor.norms.moments import Moments, batch_moments, image_moments
 from domainadaptor.norms.recognize import find_norms
@@ -47,7 +47,7 @@ def test_alpha_of_each_image(golden, case):
     images = Moments(images.mean, images.var * space / (space - 1))
     batch = Moments(batch.mean, batch.var * count / (count - 1))
     source = Moments(golden[f"layer/{case}/running_mean"], golden[f"layer/{case}/running_var"])
-    alpha = alpha_code(images, batch, source, deviations=True)
+    alpha = image_alphas("code", images, batch, source, deviations=True)
     torch.testing.assert_close(alpha, golden[f"layer/{case}/alpha_per_image"], **EXACT)
 
 

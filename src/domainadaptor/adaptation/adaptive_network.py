@@ -194,8 +194,7 @@ class AdaptiveNetwork(Stateful):
         """Go back to the source model: norms, weights, buffers."""
         source = [t for norm in self.norms.values() for t in norm.source_tensors.values()]
         source += [self._source[name] for name in self.weights]
-        if source:
-            torch._foreach_copy_(self._tensors, source)
+        self._write(source)
         for norm in self.norms.values():
             norm.forget()
         self._clean()
@@ -206,19 +205,23 @@ class AdaptiveNetwork(Stateful):
             norm.end_batch()
         self._clean()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> Any:
         """Return a copy of all that was learned."""
-        norms: dict[str, Any] = {name: norm.get_state() for name, norm in self.norms.items()}
-        return norms | {f"weight {name}": p.detach().clone() for name, p in self.weights.items()}
+        kept = [[getattr(norm, name) for name in norm.kept] for norm in self.norms.values()]
+        return [t.detach().clone() for t in self._tensors], kept
 
     @torch.no_grad()
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
-        for name, norm in self.norms.items():
-            norm.set_state(state[name])
-        for name, p in self.weights.items():
-            p.copy_(state[f"weight {name}"])
+    def load_state_dict(self, state: Any) -> None:
+        """Restore what `state_dict` returned, also from another device."""
+        tensors, kept = state
+        self._write(tensors)
+        for norm, values in zip(self.norms.values(), kept, strict=True):
+            norm.restore(values)
         self._clean()
+
+    def _write(self, values: list[Tensor]) -> None:
+        if values:
+            torch._foreach_copy_(self._tensors, values)
 
     def _clean(self) -> None:
         for p in self.weights.values():

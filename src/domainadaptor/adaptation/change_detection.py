@@ -1,7 +1,6 @@
 """Detect that a network was edited after it was wrapped."""
 
 import weakref
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +23,8 @@ class ChangeDetector:
     def __init__(self, network: nn.Module | None) -> None:
         self._network = None if network is None else weakref.ref(network)
         self._seen = [] if network is None else _versions(network)
-        self._held = {} if network is None else {name: _Fingerprint.of(t) for name, t in _tensors(network).items()}
+        held = {} if network is None else _tensors(network)
+        self._held = {name: (t.shape, t.dtype, _checksum(t)) for name, t in held.items()}
 
     def check(self, full: bool = False) -> None:
         """Raise SourceChanged if values changed.
@@ -39,7 +39,7 @@ class ChangeDetector:
         if now == self._seen and not full:
             return
         tensors = _tensors(network)
-        changed = [name for name, held in self._held.items() if name not in tensors or held.differs(tensors[name])]
+        changed = [name for name, held in self._held.items() if name not in tensors or _differs(tensors[name], *held)]
         changed += [name for name in tensors if name not in self._held]
         if changed:
             trained = all(name.rpartition(".")[2] in _RUNNING for name in changed)
@@ -68,23 +68,12 @@ def _tensors(network: nn.Module) -> dict[str, Tensor]:
     return {name: t.detach() for name, t in named if not t.is_quantized and t.layout == torch.strided and t.numel()}
 
 
-class _Fingerprint(NamedTuple):
-    shape: torch.Size
-    dtype: torch.dtype
-    checksum: int
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> "_Fingerprint":
-        return cls(tensor.shape, tensor.dtype, _checksum(tensor))
-
-    def differs(self, tensor: Tensor) -> bool:
-        if self.shape != tensor.shape:
-            return True
-        if self.dtype != tensor.dtype:
-            if torch.promote_types(self.dtype, tensor.dtype) != tensor.dtype:
-                return False  # converted to fewer digits, which cannot be told from an edit
-            tensor = tensor.to(self.dtype)
-        return _checksum(tensor) != self.checksum
+def _differs(tensor: Tensor, shape: torch.Size, dtype: torch.dtype, checksum: int) -> bool:
+    if tensor.shape != shape or tensor.dtype == dtype:
+        return tensor.shape != shape or _checksum(tensor) != checksum
+    if torch.promote_types(dtype, tensor.dtype) != tensor.dtype:
+        return False  # converted to fewer digits, which cannot be told from an edit
+    return _checksum(tensor.to(dtype)) != checksum
 
 
 def _checksum(tensor: Tensor) -> int:

@@ -35,6 +35,16 @@ def random_views(images: Tensor, count: int, generator: torch.Generator, area: t
     return views
 
 
+def rearranged(images: Tensor, rows: int, columns: int, orders: Tensor) -> Tensor:
+    """Cut images (N, C, H, W) into equal patches and put patch orders[:, i] at position i."""
+    count, channels, height, width = images.shape
+    h, w = height // rows, width // columns
+    x = images.reshape(count, channels, rows, h, columns, w).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+    x = x[torch.arange(count, device=x.device)[:, None], orders.to(x.device)]
+    out: Tensor = x.unflatten(1, (rows, columns)).permute(0, 3, 1, 4, 2, 5).reshape(images.shape)
+    return out
+
+
 def memory_format(images: Tensor) -> torch.memory_format:
     """Return the memory format of images, channels last or contiguous."""
     last = images.is_contiguous(memory_format=torch.channels_last)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import domainadaptor as da
 from domainadaptor import Option, method
 from domainadaptor import option_types as t
-from domainadaptor.augmentation.crops import memory_format
+from domainadaptor.augmentation.crops import memory_format, rearranged
 from domainadaptor.methods.sar import skipped
 from domainadaptor.methods.tent import descend
 
@@ -87,16 +87,12 @@ def shuffle_patches(images: Tensor, patches: int, generator: torch.Generator) ->
     """Shuffle the patches of each image. Sides that do not divide are resized before and after."""
     if images.ndim != 4:
         raise da.BadBatch(f"Expected images of shape (N, C, H, W), got {tuple(images.shape)}. Use another method.")
-    count, channels, height, width = images.shape
+    height, width = images.shape[2:]
     rows, columns = min(patches, height), min(patches, width)
-    h, w = height // rows, width // columns
-    fits = (rows * h, columns * w) == (height, width)
-    x = images if fits else _resize(images, (rows * h, columns * w))
-    x = x.reshape(count, channels, rows, h, columns, w).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
-    order = torch.stack([torch.randperm(rows * columns, generator=generator, device="cpu") for _ in range(count)])
-    at = torch.arange(count, device="cpu").unsqueeze(1)
-    x = x[at.to(x.device), order.to(x.device)].unflatten(1, (rows, columns)).permute(0, 3, 1, 4, 2, 5)
-    x = x.reshape(count, channels, rows * h, columns * w)
+    divisible = height - height % rows, width - width % columns
+    fits = divisible == (height, width)
+    orders = [torch.randperm(rows * columns, generator=generator, device="cpu") for _ in images]
+    x = rearranged(images if fits else _resize(images, divisible), rows, columns, torch.stack(orders))
     return (x if fits else _resize(x, (height, width))).contiguous(memory_format=memory_format(images))
 
 

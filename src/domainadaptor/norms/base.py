@@ -1,6 +1,7 @@
 """AdaptiveNorm: the layer that replaces one norm layer of a copy of the network."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, final
 
 import torch
@@ -70,19 +71,10 @@ class AdaptiveNorm(nn.Module, ABC):
         self._drop()
 
     @final
-    def get_state(self) -> dict[str, Any]:
-        """Return a copy of all state."""
-        tensors: dict[str, Any] = {name: tensor.detach().clone() for name, tensor in self.tensors.items()}
-        return tensors | {name: getattr(self, name) for name in self.kept}
-
-    @final
-    @torch.no_grad()
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Restore what `get_state` returned, also from another device."""
-        for name, tensor in self.tensors.items():
-            tensor.copy_(state[name])
-        for name in self.kept:
-            setattr(self, name, _moved(state[name], self.tensors["scale"]))
+    def restore(self, values: Sequence[Any]) -> None:
+        """Restore the values of the attributes in `kept`, also from another device."""
+        for name, value in zip(self.kept, values, strict=True):
+            setattr(self, name, _moved(value, self.tensors["scale"]))
         self._drop()
 
     @final
@@ -98,9 +90,7 @@ class AdaptiveNorm(nn.Module, ABC):
     @final
     def forget(self) -> None:
         """Drop all state but the tensors, which the network resets in one go."""
-        for name in self.kept:
-            setattr(self, name, None)
-        self._drop()
+        self.restore([None] * len(self.kept))
 
     def _add_state(self, *, parameter: bool = False, **values: Tensor) -> None:
         for name, value in values.items():

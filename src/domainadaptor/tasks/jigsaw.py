@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from domainadaptor.augmentation.crops import rearranged
 from domainadaptor.errors import BadBatch
 from domainadaptor.tasks import Task
 
@@ -36,15 +37,11 @@ def shuffle_tiles(images: Tensor, orders: Tensor) -> Tensor:
     """Put tile orders[:, i] at position i. Pixels beyond a multiple of three are filled by replication."""
     if images.ndim != 4:
         raise BadBatch(f"Jigsaw needs images of shape (N, C, H, W), got {tuple(images.shape)}.")
-    n, channels, height, width = images.shape
+    height, width = images.shape[2:]
     if min(height, width) < _TILES:
         raise BadBatch(f"Jigsaw needs images of at least 3x3 pixels, got {height}x{width}.")
     high, wide = height // _TILES, width // _TILES
-    tiles = images[:, :, : high * _TILES, : wide * _TILES]
-    tiles = tiles.reshape(n, channels, _TILES, high, _TILES, wide).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
-    tiles = tiles[torch.arange(n, device=images.device)[:, None], orders.to(images.device)]
-    tiles = tiles.unflatten(1, (_TILES, _TILES)).permute(0, 3, 1, 4, 2, 5)
-    tiles = tiles.reshape(n, channels, high * _TILES, wide * _TILES)
+    tiles = rearranged(images[:, :, : high * _TILES, : wide * _TILES], _TILES, _TILES, orders)
     # Some networks accept one image size only.
     return F.pad(tiles, (0, width - wide * _TILES, 0, height - high * _TILES), mode="replicate")
 
