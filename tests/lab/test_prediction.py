@@ -103,3 +103,14 @@ def test_names_that_are_no_text_are_written_with_escapes(folder, tmp_path):
 def test_empty_folders_are_explained(tmp_path):
     with pytest.raises(BadFile, match="no files"):
         run(tmp_path)
+
+
+def test_a_single_image_is_predicted_and_circular_links_are_skipped(folder, tmp_path):
+    (folder / "loop.png").symlink_to(folder / "loop.png")
+    found = run(folder, exclude=folder / "loop.png")
+    assert "loop.png" not in [row.file for row in found.rows]
+    found = run(folder)
+    assert next(row for row in found.rows if row.file == "loop.png").skipped == "not a regular file"
+    (row,) = run(folder / "00.png").rows
+    assert (row.file, row.skipped) == ("00.png", "")
+    assert row.source_prediction

@@ -1,4 +1,4 @@
-"""`domainadaptor predict`: predictions for a folder of images, adapted batch by batch, as a table."""
+"""`domainadaptor predict`: predictions for images, adapted batch by batch, as a table."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -15,12 +15,13 @@ if TYPE_CHECKING:  # they take seconds to import
     from domainadaptor.lab.prediction import FolderPrediction
 
 _MAX_SOURCE_IMAGES = 2000  # as EATA's authors use
+_IMAGES = "An image, or a folder of images with any subfolders: JPEG, PNG, WebP, TIFF, GIF, BMP, PPM, AVIF."
 _SOURCE = f"For eata and adabn-source-and-test: images like the training images, at most {_MAX_SOURCE_IMAGES}."
 
 
 def predict(
     network: terminal.Network,
-    images: Annotated[Path, typer.Argument(metavar="IMAGES_DIR", help="A folder of images, with any subfolders.")],
+    images: Annotated[Path, typer.Argument(metavar="IMAGES", help=_IMAGES)],
     weights: terminal.Weights = None,
     classes: terminal.Classes = None,
     size: terminal.Size = None,

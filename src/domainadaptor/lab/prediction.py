@@ -1,6 +1,7 @@
 """Predict a folder of images, adapted batch by batch, into a table with one row per file."""
 
 import csv
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -62,12 +63,15 @@ def predict_folder(
     progress: Callable[[int, int], None],
     exclude: Path | None = None,
 ) -> FolderPrediction:
-    """Predict every image in a folder and its subfolders, in shuffled batches.
+    """Predict an image, or every image in a folder and its subfolders, in shuffled batches.
 
     A folder is often sorted by class, and a batch of one class misleads adaptation; hence the shuffle.
     """
-    excluded = None if exclude is None else exclude.resolve()
-    files = [path for path in list_files(folder) if path.resolve() != excluded]
+    if folder.is_file():
+        files, folder = [folder], folder.parent
+    else:
+        excluded = None if exclude is None else os.path.realpath(exclude)  # which takes circular links
+        files = [path for path in list_files(folder) if os.path.realpath(path) != excluded]
     if not files:
         raise BadFile(f"Expected images in {str(folder)!r}, found no files")
     names = [path.relative_to(folder).as_posix().encode("utf-8", "backslashreplace").decode() for path in files]

@@ -41,7 +41,7 @@ class ServeSettings(BaseSettings):
 
     max_bytes: int = Field(32 * _MEBIBYTE, ge=1)  # of a request's body
     max_images: int = Field(128, ge=1)  # per request
-    max_pixels: int = Field(100_000_000, ge=1)  # of all images of a request together, before resizing
+    max_pixels: int = Field(50_000_000, ge=1)  # of all images of a request together, before resizing
     max_buffer: int = Field(256 * _MEBIBYTE, ge=1)  # of all bodies that are being received or wait
     max_connections: int = Field(512, ge=1)
     max_streams: int = Field(64, ge=1)

@@ -74,7 +74,6 @@ def test_linked_class_folders_and_images(tmp_path):
     domain = read(tmp_path, "photo").domains["photo"]
     assert names(domain) == ["cat/x.png", "dog/0.png", "dog/1.png", "dog/2.png"]
     for name in names(domain):
-        domain.read.check(name)
         assert domain.read(name).size == (6, 4)
 
 
@@ -83,9 +82,8 @@ def test_damaged_images_are_left_to_the_reader(tmp_path):
     (tmp_path / "photo" / "dog" / "bad.png").write_bytes(b"no image")
     domain = read(tmp_path, "photo").domains["photo"]
     assert "dog/bad.png" in names(domain)
-    for look in (domain.read, domain.read.check):
-        with pytest.raises(BadFile, match="not a readable image"):
-            look("dog/bad.png")
+    with pytest.raises(BadFile, match="not a readable image"):
+        domain.read("dog/bad.png")
 
 
 def test_expected_classes_in_their_order_however_written(tmp_path):

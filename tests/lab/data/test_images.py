@@ -1,4 +1,7 @@
 import os
+import subprocess
+import sys
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -170,7 +173,7 @@ def test_folders_of_any_depth(tmp_path):
 
 
 def test_a_missing_folder_is_explained(tmp_path):
-    with pytest.raises(BadFile, match="expected a folder of images"):
+    with pytest.raises(BadFile, match="expected an image or a folder of images"):
         list_files(tmp_path / "none")
 
 
@@ -180,3 +183,101 @@ def test_the_warning_filters_stay_as_they_are(tmp_path):
     with images._opened(tmp_path / "x.png", tmp_path):
         assert warnings.filters == before
     assert warnings.filters == before
+
+
+def test_avif_is_read_where_pillow_reads_it(tmp_path):
+    Image.new("RGB", (20, 10), RED).save(tmp_path / "x.avif")
+    assert near(read_image(tmp_path / "x.avif", tmp_path), RED)
+    assert ".avif" in images.SUFFIXES
+
+
+def test_unknown_formats_are_answered_with_the_known_ones(tmp_path):
+    (tmp_path / "x.jpg").write_bytes(b"hello")
+    with pytest.raises(BadFile, match="unknown format; known are BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP"):
+        read_image(tmp_path / "x.jpg", tmp_path)
+
+
+def test_circular_links_are_explained(tmp_path):
+    (tmp_path / "x.png").symlink_to(tmp_path / "x.png")
+    assert list_files(tmp_path) == [tmp_path / "x.png"]
+    with pytest.raises(BadFile, match="not a regular file"):
+        read_image(tmp_path / "x.png", tmp_path)
+
+
+def ramp(mode):
+    values = np.linspace(0, 1, 41 * 30).reshape(41, 30)
+    if mode in ("F", "I", "I;16"):
+        kind = {"F": np.float32, "I": np.int32, "I;16": np.uint16}[mode]
+        return Image.fromarray((values * 60000).astype(kind))
+    gray = Image.fromarray((values * 255).astype(np.uint8))
+    picture = gray.quantize(16) if mode == "P" else gray.convert(mode)
+    if mode in ("L", "P"):
+        picture.info["transparency"] = 7
+    return picture
+
+
+@pytest.mark.parametrize("mode", ["F", "I", "I;16", "L", "LA", "RGBA", "CMYK", "P"])
+def test_strips_make_the_whole_picture(tmp_path, monkeypatch, mode):
+    path = tmp_path / ("x.tiff" if mode in ("F", "I", "CMYK") else "x.png")
+    ramp(mode).save(path)
+    whole = read_image(path, tmp_path)
+    monkeypatch.setattr(images, "_STRIP", 100)
+    assert read_image(path, tmp_path).tobytes() == whole.tobytes()
+
+
+def test_sixteen_bits_take_little_memory(tmp_path):
+    """Arrays of the whole image would take 8 bytes per pixel each."""
+    Image.fromarray(np.zeros((2000, 2000), np.uint16)).save(tmp_path / "x.png")
+    tracemalloc.start()
+    try:
+        read_image(tmp_path / "x.png", tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 30e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_limit_counts_the_memory_of_the_decoder(tmp_path, monkeypatch):
+    color = Image.new("RGB", (64, 64), RED)
+    color.save(tmp_path / "x.jpg")
+    color.save(tmp_path / "progressive.jpg", progressive=True)
+    Image.new("F", (64, 64)).save(tmp_path / "x.tiff")
+    color.save(tmp_path / "x.webp")
+    monkeypatch.setattr(images, "_MAX_BYTES", 64 * 64 * 8)
+    assert read_image(tmp_path / "x.jpg", tmp_path).size == (64, 64)
+    assert read_image(tmp_path / "x.tiff", tmp_path).size == (64, 64)
+    for name in ("progressive.jpg", "x.webp"):
+        with pytest.raises(BadFile, match="64x64 pixels of this kind take 0 MB to decode"):
+            read_image(tmp_path / name, tmp_path)
+    monkeypatch.setattr(images, "MAX_PIXELS", 64 * 63)
+    with pytest.raises(BadFile, match="64x64 pixels; at most"):
+        images.read_image_bytes((tmp_path / "x.jpg").read_bytes(), max_pixels=10**9)
+
+
+LARGE = """
+import sys
+from pathlib import Path
+from PIL import Image
+from domainadaptor.lab.data.images import read_image
+from domainadaptor.lab.data.preprocessing import Preprocessing
+
+def memory(name):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name))
+
+path, transform = Path(sys.argv[1]), Preprocessing(224, 256).transform()
+transform(Image.new("RGB", (300, 300)))
+open("/proc/self/clear_refs", "w").write("5")  # resets the peak
+before = memory("VmRSS")
+transform(read_image(path, path.parent))
+print((memory("VmHWM") - before) // 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+@pytest.mark.parametrize("name", ["rgba.png", "i16.png", "f.tiff", "cmyk.jpg", "x.jpg", "x.webp", "x.avif"])
+def test_the_largest_images_take_half_a_gigabyte(tmp_path, name):
+    mode = {"rgba.png": "RGBA", "i16.png": "I;16", "f.tiff": "F", "cmyk.jpg": "CMYK"}.get(name, "RGB")
+    side = {"x.webp": 5300, "x.avif": 6120}.get(name, 7071)
+    Image.new(mode, (side, side)).save(tmp_path / name)
+    done = subprocess.run([sys.executable, "-c", LARGE, tmp_path / name], capture_output=True, text=True, check=True)
+    assert 100 < int(done.stdout) <= 512

@@ -30,7 +30,7 @@ class FileReader(Reader):
 
     def __call__(self, name: str) -> Image.Image:
         """Return the image as RGB; links are followed, since data sets are often made of them."""
-        path = (self.folder / name).resolve()
+        path = Path(os.path.realpath(self.folder / name))
         return read_image(path, path.parent)
 
     def stamp(self, name: str) -> str:

@@ -1,6 +1,7 @@
 """Image files as RGB images, or the reason why they cannot be read; folders of unlabeled images."""
 
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,20 +10,24 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError, features
+from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 from torch import Tensor
 
 from domainadaptor.errors import BadFile
 
-SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])
-_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-_MAX_PIXELS = 100_000_000
+_AVIF = ("AVIF",) if "avif" in features.modules and features.check("avif") else ()
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP", *_AVIF)
+SUFFIXES = frozenset([*(f".{name.lower()}" for name in FORMATS), ".jpg", ".pgm", ".tif"])
+MAX_PIXELS = 50_000_000
+_MAX_BYTES = 450_000_000  # that decoding may take at a time
+_STRIP = 1_000_000  # pixels whose mode is changed at a time: intermediate results take up to 16 bytes each
 
 
 def list_files(folder: Path) -> list[Path]:
     """Return every file below a folder, sorted by name; links to folders are listed, not followed."""
     if not folder.is_dir():
-        raise BadFile(f"No folder {str(folder)!r}: expected a folder of images")
+        raise BadFile(f"No folder {str(folder)!r}: expected an image or a folder of images")
     return sorted(_walk(folder), key=lambda path: path.relative_to(folder).parts)
 
 
@@ -41,8 +46,8 @@ def read_image(path: Path, within: Path) -> Image.Image:
         return _decode(image)
 
 
-def read_image_bytes(data: bytes, max_pixels: int = _MAX_PIXELS) -> Image.Image:
-    """Decode an image as `read_image` does."""
+def read_image_bytes(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """Decode an image as `read_image` does, with a lower limit if one is given."""
     with _opened(BytesIO(data), max_pixels=max_pixels) as image:
         return _decode(image)
 
@@ -119,16 +124,14 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _opened(file: Path | BytesIO, within: Path | None = None, max_pixels: int = _MAX_PIXELS) -> Iterator[Image.Image]:
+def _opened(file: Path | BytesIO, within: Path | None = None, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
     """Open an image; whatever goes wrong until it is closed is a BadFile."""
     try:
         if isinstance(file, Path) and within is not None:
             _check_file(file, within)
-        # Only the header is read here, so the limit below protects against decompression bombs.
-        with Image.open(file, formats=_FORMATS) as opened:
-            width, height = opened.size
-            if width * height > max_pixels:
-                raise BadFile(f"{width}x{height} pixels; at most {max_pixels / 1e6:g} million are decoded")
+        # Only the header is read here, so the limits protect against decompression bombs.
+        with Image.open(file, formats=FORMATS) as opened:
+            _check_size(opened, min(max_pixels, MAX_PIXELS))
             yield opened
     except BadFile:
         raise
@@ -137,12 +140,13 @@ def _opened(file: Path | BytesIO, within: Path | None = None, max_pixels: int = 
     # Decoders raise errors of every kind on corrupt files; all of them mean the same here.
     except Exception as error:
         text = str(error).partition("\n")[0] or type(error).__name__
-        reason = "unknown format" if isinstance(error, UnidentifiedImageError) else text
+        known = f"unknown format; known are {', '.join(FORMATS)}"
+        reason = known if isinstance(error, UnidentifiedImageError) else text
         raise BadFile(f"not a readable image ({reason})") from error
 
 
 def _check_file(path: Path, within: Path) -> None:
-    if not path.resolve().is_relative_to(within.resolve()):
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(within)):  # realpath takes circular links
         raise BadFile("a link to outside of the folder")
     if path.is_dir():
         raise BadFile(
@@ -154,24 +158,59 @@ def _check_file(path: Path, within: Path) -> None:
         raise BadFile("an empty file")
 
 
+def _check_size(image: Image.Image, max_pixels: int) -> None:
+    """Raise BadFile if decoding the image would take too much memory or time."""
+    pixels, channels = math.prod(image.size), len(image.getbands())
+    if pixels > max_pixels:
+        raise BadFile(f"{image.width}x{image.height} pixels; at most {max_pixels / 1e6:g} million are decoded")
+    # Bytes per pixel that the decoder holds besides the image, which takes up to 4.
+    buffer = {"WEBP": 12, "AVIF": 8}.get(image.format or "", channels)
+    if image.info.get("progressive"):  # a JPEG, whose coefficients have 16 bits
+        buffer = 2 * channels
+    elif isinstance(image, TiffImageFile):
+        buffer = max(image.tag_v2.get(BITSPERSAMPLE, (8,))) * channels // 8
+    if pixels * (buffer + 4) > _MAX_BYTES:
+        raise BadFile(
+            f"{image.width}x{image.height} pixels of this kind take {pixels * (buffer + 4) / 1e6:.0f} MB to decode; "
+            f"at most {_MAX_BYTES / 1e6:.0f} are used"
+        )
+
+
 def _decode(opened: Image.Image) -> Image.Image:
     opened.load()
-    image = ImageOps.exif_transpose(opened)
-    if image.mode.startswith("I") or image.mode == "F":
-        image = _eight_bits(image)
-    if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB")
+    ImageOps.exif_transpose(opened, in_place=True)
+    if opened.mode == "RGB" and "transparency" not in opened.info:
+        return opened.copy()
+    low, high = _range(opened) if opened.mode == "F" or opened.mode.startswith("I") else (0.0, 0.0)
+    image = Image.new("RGB", opened.size)
+    for top, strip in _strips(opened):
+        if high > low:
+            strip = _eight_bits(strip, low, high)
+        if strip.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in strip.info:
+            strip = strip.convert("RGBA")
+            strip = Image.alpha_composite(Image.new("RGBA", strip.size, "white"), strip)
+        image.paste(strip.convert("RGB"), (0, top))
+    return image
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Scale sixteen bits and floats to eight bits; Pillow's conversion would clip them."""
-    values = np.nan_to_num(np.asarray(image, dtype=np.float64))
-    if image.mode == "F":
-        low, high = min(values.min(), 0.0), max(values.max(), 0.0)
-        full = 1.0 if high <= 1 else 255.0 if high <= 255 else high
-        values = (values - low) / (full - low)
-    else:
-        values = values / (255.0 if image.mode == "I" and values.max() <= 255 else 65535.0)
+def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    """Yield parts of an image, from top to bottom, with their first row."""
+    rows = max(1, _STRIP // image.width)
+    for top in range(0, image.height, rows):
+        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
+
+
+def _range(image: Image.Image) -> tuple[float, float]:
+    """Return which values of sixteen bits or floats are black and white; Pillow's conversion would clip them."""
+    values = (np.nan_to_num(np.asarray(strip, dtype=np.float64)) for _, strip in _strips(image))
+    extrema = [(float(part.min()), float(part.max())) for part in values]
+    low, high = min(low for low, _ in extrema), max(high for _, high in extrema)
+    if image.mode != "F":
+        return 0.0, 255.0 if image.mode == "I" and high <= 255 else 65535.0
+    high = max(high, 0.0)
+    return min(low, 0.0), 1.0 if high <= 1 else 255.0 if high <= 255 else high
+
+
+def _eight_bits(strip: Image.Image, low: float, high: float) -> Image.Image:
+    values = (np.nan_to_num(np.asarray(strip, dtype=np.float64)) - low) / (high - low)
     return Image.fromarray((values.clip(0, 1) * 255).round().astype(np.uint8))
