@@ -52,7 +52,7 @@ def read_image_bytes(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
         return _decode(image)
 
 
-def check_image_bytes(data: bytes, max_pixels: int = _MAX_PIXELS) -> None:
+def check_image_bytes(data: bytes, max_pixels: int = MAX_PIXELS) -> None:
     """Check the header of an image as `check_image` does."""
     with _opened(BytesIO(data), max_pixels=max_pixels):
         pass
