@@ -150,6 +150,13 @@ def test_a_folder_of_hugging_face_is_a_network(huggingface):
     assert domainadaptor.adapt(opened.network, "adamixbn")(x).shape == (2, 2)
 
 
+def test_a_config_of_a_larger_network_is_refused_before_it_is_built(huggingface):
+    path = huggingface[0] / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_sizes": [8, 10**7]}))
+    with pytest.raises(BadFile, match=r"describes \d[\d,]+ numbers, but the file has"):
+        load_network(str(huggingface[0]))
+
+
 def test_a_packed_network_is_the_loaded_one(huggingface, tmp_path):
     path = tmp_path / "packed.safetensors"
     torch.save(stir(find_network(NAME).build(2)).state_dict(), tmp_path / "w.pth")

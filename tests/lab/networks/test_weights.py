@@ -209,9 +209,64 @@ def test_wrong_class_counts_are_explained_with_the_names():
 
 
 def test_tensors_of_odd_kinds_are_refused(trained):
-    for odd in (torch.zeros(8, 3, 3, 3, device="meta"), torch.zeros(8, 3, 3, 3).to_sparse()):
+    whole = torch.zeros(8, 3, 3, 3)
+    for odd in (whole.to("meta"), whole.to_sparse(), torch.nested.nested_tensor(list(whole), layout=torch.jagged)):
         with pytest.raises(BadFile, match=r"ordinary.*c1\.weight"):
             load_weights(fresh(), {**trained.state_dict(), "c1.weight": odd}, Path("w.pt"))
+
+
+KINDS = {
+    "int8": lambda t: t.to(torch.int8),
+    "bool": lambda t: t.bool(),
+    "complex64": lambda t: t.to(torch.complex64),
+    "float8_e4m3fn": lambda t: t.to(torch.float8_e4m3fn),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_of_another_kind_are_refused_and_both_kinds_named(trained, kind, tmp_path):
+    weights = {**trained.state_dict(), "c1.weight": KINDS[kind](trained.c1.weight.detach())}
+    save_file(weights, tmp_path / "w.safetensors") if kind != "complex64" else None
+    read = read_weights(tmp_path / "w.safetensors") if kind != "complex64" else weights
+    network = fresh()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    with pytest.raises(BadFile, match=f"c1.weight is {kind} in the file and float32 in the network"):
+        load_weights(network, read, Path("w.safetensors"))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_floats_of_other_precision_are_converted(trained, kind):
+    network = fresh()
+    load_weights(
+        network, {n: t.to(kind) if t.is_floating_point() else t for n, t in trained.state_dict().items()}, Path()
+    )
+    assert network.c1.weight.dtype == torch.float32
+
+
+def test_one_value_that_stands_for_billions_is_refused_before_anything_is_allocated(tmp_path):
+    weights = find_network("resnet20").build(10).state_dict()
+    weights["linear.weight"] = torch.zeros(1, 64).expand(2_000_000_000, 64)
+    weights["linear.bias"] = torch.zeros(1).expand(2_000_000_000)
+    torch.save(weights, tmp_path / "w.pt")
+    assert (tmp_path / "w.pt").stat().st_size < 2e6
+    with pytest.raises(
+        BadFile, match=r"linear.weight \(2000000000, 64\) has 512,000,000,000 bytes, but the whole file"
+    ):
+        load_network("resnet20", str(tmp_path / "w.pt"))
+
+
+def test_compressed_files_are_refused_before_they_are_unpacked(tmp_path):
+    torch.save({"w": torch.zeros(1_000_000)}, tmp_path / "w.pt")
+    with (
+        zipfile.ZipFile(tmp_path / "w.pt") as whole,
+        zipfile.ZipFile(tmp_path / "z.pt", "w", zipfile.ZIP_DEFLATED) as z,
+    ):
+        for name in whole.namelist():
+            z.writestr(name, whole.read(name))
+    assert read_weights(tmp_path / "w.pt")["w"].shape == (1_000_000,)
+    with pytest.raises(BadFile, match=r"is compressed: 4,\d+,\d+ bytes unpacked"):
+        read_weights(tmp_path / "z.pt")
 
 
 def test_other_shapes_are_explained():

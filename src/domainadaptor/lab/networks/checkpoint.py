@@ -18,7 +18,7 @@ from domainadaptor.lab.data.preprocessing import Preprocessing
 from domainadaptor.lab.files import replacing
 from domainadaptor.lab.networks.context import ContextNetwork
 from domainadaptor.lab.networks.heads import remove_head_bias
-from domainadaptor.lab.networks.weights import EXTRA_HEADS, check_values, load_weights
+from domainadaptor.lab.networks.weights import EXTRA_HEADS, check_outline, check_values, load_weights
 from domainadaptor.lab.networks.zoo import NetworkSpec, find_network, huggingface_network
 from domainadaptor.lab.records.base import summary
 from domainadaptor.norms.instance_aware import make_instance_aware
@@ -39,7 +39,7 @@ class CheckpointCard:
     preprocessing: Preprocessing
     head_bias: bool = True
     norm: Norm = "batch"
-    context: Annotated[int, Field(ge=0)] = 0  # channels that a context network adds to the images
+    context: Annotated[int, Field(ge=0, le=64)] = 0  # channels that a context network adds to the images
     dataset: str = ""
     splits: str = ""
     sources: tuple[str, ...] = ()
@@ -77,6 +77,8 @@ class Checkpoint:
         """Return the network with its weights, in eval mode."""
         card = self.card
         spec = card.spec()
+        if card.config:
+            check_outline(spec.outline(len(card.classes)), self.tensors, where)
         network = make_network(spec, len(card.classes), head_bias=card.head_bias, norm=card.norm)
         if card.context:
             network = ContextNetwork(network, card.context)

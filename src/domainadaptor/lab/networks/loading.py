@@ -15,6 +15,7 @@ from domainadaptor.lab.networks.inputs import CONFIG, InputOptions, WeightsConfi
 from domainadaptor.lab.networks.pretrained import find_pretrained, imagenet_classes
 from domainadaptor.lab.networks.weights import (
     PICKLED,
+    check_outline,
     count_classes,
     includes_weights,
     load_weights,
@@ -137,7 +138,10 @@ def _from_folder(folder: Path, inputs: InputOptions) -> LoadedNetwork:
         raise BadFile(f"No weights in {str(folder)!r}, which has {CONFIG}: expected {' or '.join(_WEIGHTS)} there")
     if config.network is None and config.model is None:
         raise BadFile(f"{str(folder / CONFIG)!r} names no network: expected architecture (timm) or model_type in it")
-    spec = huggingface_network(config.model) if config.model else find_network(f"timm:{config.network}")
+    if config.model is None:
+        return _from_file(find_network(f"timm:{config.network}"), file, inputs)
+    spec = huggingface_network(config.model)
+    check_outline(spec.outline(spec.classes), read_weights(file), file)
     return _from_file(spec, file, inputs)
 
 

@@ -22,6 +22,7 @@ from domainadaptor.lab.networks.inputs import CONFIG
 PICKLED = (".pt", ".pth", ".th", ".tar", ".bin", ".ckpt", ".pkl", ".t7")
 EXTRA_HEADS = "heads."  # prefix of the tensors that a checkpoint holds besides its network
 _COUNTER = "num_batches_tracked"  # missing in old files
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _AVERAGED = "n_averaged"  # a counter of torch's AveragedModel
 _OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12])\.")  # norm.1. is norm1. now
 _NESTED = ("state_dict", "model_state_dict", "model_dict", "model", "network", "net", "weights", "state")
@@ -58,11 +59,21 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             raise BadFile(f"{str(path)!r} is not a complete safetensors file: {error}") from error
     if not name.endswith(PICKLED):
         raise BadFile(f"{str(path)!r}: expected .safetensors, .pt or .pth; formats that can run code are refused")
-    return _state_dict(_read_pickled(path), path)
+    weights = _state_dict(_read_pickled(path), path)
+    _check_layouts(weights, path)
+    held = path.stat().st_size
+    for key, tensor in weights.items():
+        if tensor.nbytes > held:  # one stored value can stand for billions
+            raise BadFile(
+                f"{str(path)!r}: {key} {tuple(tensor.shape)} has {tensor.nbytes:,} bytes, but the whole file has "
+                f"{held:,}; save contiguous tensors"
+            )
+    return weights
 
 
 def load_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, classes: Sequence[str] = ()) -> None:
     """Load weights into a network, all of them or none."""
+    _check_layouts(weights, path)
     own = network.state_dict()
     given = match_names(weights, own)
     missing = [key for key in own if key not in given and not key.endswith(_COUNTER)]
@@ -77,8 +88,21 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], path: Path, 
     shapes = {key: (tuple(given[key].shape), tuple(own[key].shape)) for key in given}
     if wrong := {key: pair for key, pair in shapes.items() if pair[0] != pair[1]}:
         raise BadFile(_shape_message(wrong, path, classes))
+    for key, tensor in given.items():
+        if not key.endswith(_COUNTER) and not _converts(tensor.dtype, own[key].dtype):
+            raise BadFile(
+                f"{str(path)!r}: {key} is {_short(tensor.dtype)} in the file and {_short(own[key].dtype)} in the "
+                "network; convert quantized weights to float32 first"
+            )
     check_values(given, path)
     load_tensors(network, {**own, **given})
+
+
+def check_outline(outline: Mapping[str, Tensor], weights: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse weights for a much larger network, before that is built: its config may be wrong or hostile."""
+    needed, held = (sum(tensor.numel() for tensor in tensors.values()) for tensors in (outline, weights))
+    if needed > 2 * held:
+        raise BadFile(f"The config of {str(path)!r} describes {needed:,} numbers, but the file has {held:,}")
 
 
 def load_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -99,9 +123,13 @@ def count_classes(weights: Mapping[str, Tensor], network: nn.Module, head: Colle
 
 
 def _read_pickled(path: Path) -> object:
+    entries: list[zipfile.ZipInfo] = []
     with suppress(zipfile.BadZipFile, OSError, ValueError), zipfile.ZipFile(path) as archive:
-        if any(name.endswith("constants.pkl") or "/code/" in name for name in archive.namelist()):
-            raise BadFile(f"{str(path)!r} is a TorchScript or exported program, which can run code; {_SAVE_TENSORS}")
+        entries = archive.infolist()
+    if any(entry.filename.endswith("constants.pkl") or "/code/" in entry.filename for entry in entries):
+        raise BadFile(f"{str(path)!r} is a TorchScript or exported program, which can run code; {_SAVE_TENSORS}")
+    if (unpacked := sum(entry.file_size for entry in entries)) > path.stat().st_size:  # torch.save does not compress
+        raise BadFile(f"{str(path)!r} is compressed: {unpacked:,} bytes unpacked; {_SAVE_TENSORS}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # for this call: torch warns about files that are refused below
@@ -178,11 +206,28 @@ def _shape_message(
     return f"{str(path)!r}: {len(wrong)} tensors have other shapes: {rows}; is it the right network?"
 
 
+def _check_layouts(weights: Mapping[str, Tensor], path: Path) -> None:
+    for key, tensor in weights.items():
+        if tensor.is_meta or tensor.is_quantized or tensor.is_nested or tensor.layout != torch.strided:
+            raise BadFile(
+                f"{str(path)!r}: expected ordinary tensors, but {key} has no values, is quantized, nested or sparse"
+            )
+
+
+def _converts(given: torch.dtype, own: torch.dtype) -> bool:
+    """Return whether the values of one type mean the same in the other."""
+    return given in _FLOATS if own.is_floating_point else not (given.is_floating_point or given.is_complex)
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def check_values(weights: Mapping[str, Tensor], path: Path) -> None:
     """Refuse tensors that no trained network has."""
     for key, tensor in weights.items():
-        if tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided:
-            raise BadFile(f"{str(path)!r}: expected ordinary tensors, but {key} has no values, is quantized or sparse")
+        if not _converts(tensor.dtype, torch.float32) and not _converts(tensor.dtype, torch.int64):
+            raise BadFile(f"{str(path)!r}: {key} is {_short(tensor.dtype)}; convert quantized weights to float32 first")
         if not tensor.isfinite().all():
             raise BadFile(f"{str(path)!r} has NaN or infinity in {key}; the training failed, or the file is corrupt")
         if key.endswith("running_var") and (tensor < 0).any():

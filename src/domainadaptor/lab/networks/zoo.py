@@ -11,7 +11,7 @@ from typing import Any
 import timm
 import torch
 import torchvision
-from torch import nn
+from torch import Tensor, nn
 
 from domainadaptor.errors import BadOption
 from domainadaptor.extras import require_extra
@@ -20,8 +20,8 @@ from domainadaptor.lab.networks.cifar_resnet import DEPTHS, CifarResNet
 from domainadaptor.lab.networks.inputs import timm_preprocessing
 from domainadaptor.options import suggestion
 
-HUGGINGFACE = "huggingface"  # the library of networks that are built from a config
-_NOT_THE_NETWORK = ("auto_map", "dtype", "torch_dtype", "quantization_config")  # code, and how weights were stored
+# Code, how weights were stored, and a number that id2label repeats.
+_NOT_THE_NETWORK = ("auto_map", "dtype", "torch_dtype", "quantization_config", "num_labels")
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,17 @@ class NetworkSpec:
 
     def head_tensors(self) -> tuple[str, ...]:
         """Return the names of the tensors that depend on the number of classes, including auxiliary heads."""
-        few, more = self._shapes(2), self._shapes(3)
-        return tuple(name for name, shape in few.items() if shape != more[name])
+        few, more = self.outline(2), self.outline(3)
+        return tuple(name for name, tensor in few.items() if tensor.shape != more[name].shape)
 
-    def _shapes(self, classes: int) -> dict[str, torch.Size]:
+    def outline(self, classes: int) -> dict[str, Tensor]:
+        """Return the network's tensors without values."""
         try:
             with torch.device("meta"):  # shapes need neither memory nor time
                 network = self.make(classes)
         except NotImplementedError:  # torchvision's RegNets compute their widths with tensors
             network = self.build(classes)
-        return {name: tensor.shape for name, tensor in network.state_dict().items()}
+        return dict(network.state_dict())
 
 
 def find_network(name: str) -> NetworkSpec:
@@ -124,12 +125,14 @@ def huggingface_network(config: Mapping[str, Any]) -> NetworkSpec:
     kind = data.get("model_type")
     try:
         known = AutoConfig.for_model(**data)
-        make(2)
+        classes = int(known.num_labels or 2)
+        with torch.device("meta"):
+            make(classes)
     except Exception as error:  # transformers checks little of a config
         why = str(error).splitlines()[0]
         raise BadOption(f"transformers cannot build an image classifier of model_type {kind!r}: {why}") from error
     usual = squashed(getattr(known, "image_size", 224))
-    return NetworkSpec(f"{HUGGINGFACE}:{kind}", usual, int(known.num_labels or 2), make, config=data)
+    return NetworkSpec(f"huggingface:{kind}", usual, classes, make, config=data)
 
 
 # Library -> the names of its networks, and a function from a name to its spec; the first library with a name wins.
