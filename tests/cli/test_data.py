@@ -3,7 +3,7 @@ import json
 import pytest
 from PIL import Image
 
-from domainadaptor.lab.data.registry import datasets
+from domainadaptor.lab.data.registry import datasets, published_images
 from tests.lab.data.trees import plant
 
 # A line of a table, without the lines between its cells.
@@ -74,6 +74,24 @@ def test_describe_as_json(program, own):
     assert len(found["fingerprint"]) == 12
     assert list(found["skipped"]) == ["bei Tag/犬/notes.txt"]
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("name", ["pacs", "vlcs", "office-home", "mini-domainnet", "cifar10-c"])
+def test_get_says_where_a_data_set_is_and_what_to_expect(program, name):
+    done = program("data", "get", name, "--root", "my data")
+    assert done.returncode == 0, done.stderr
+    assert f"{name}: http" in done.stdout
+    assert "Unpack" in done.stdout
+    assert "below 'my data'" in done.stdout
+    total = sum(published_images(name).values())
+    assert f"Expected: {total:,} images: " in done.stdout
+    assert f"domainadaptor data check {name} --root 'my data'" in done.stdout
+
+
+def test_your_own_folders_are_not_published(program):
+    done = program("data", "get", "folders")
+    assert done.returncode == 1
+    assert "folders is not a published data set" in done.stderr
 
 
 def test_check_decodes_every_image(program, own):

@@ -1,5 +1,6 @@
-"""`domainadaptor data`: list data sets, describe one, and check its files."""
+"""`domainadaptor data`: list data sets; get, describe or check one."""
 
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from domainadaptor.cli.help import DATA, PlainCommand, option
 if TYPE_CHECKING:  # it takes seconds to import
     from domainadaptor.lab.data.domains import DomainDataset
 
-app = typer.Typer(help="List data sets, describe one, or check its files.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="List data sets; get, describe or check one.", no_args_is_help=True, rich_markup_mode=None)
 
 _MOST_DOMAINS = 6  # columns of the table of classes; with more domains it has their sum only
 _SHOWN = 10  # skipped files that are listed
@@ -60,6 +61,20 @@ def describe(
     terminal.print_text(f"Split: {opened.splits}.")
     terminal.show_notes([differs] if differs else [])
     _show_files("skipped", opened.skipped)
+
+
+@app.command(cls=PlainCommand)
+def get(dataset: terminal.Dataset, root: terminal.Root = None) -> None:
+    """Show where a data set is published, how to unpack it, and how many images to expect. Nothing is downloaded."""
+    from domainadaptor.lab.data.registry import published_images, source_of
+
+    counts = published_images(dataset)
+    folder = "the folder that DOMAINADAPTOR_DATA names" if root is None else repr(str(root))
+    terminal.print_text(f"{dataset}: {source_of(dataset)}")
+    terminal.print_text(f"All paths are below {folder}.")
+    domains = ", ".join(f"{domain} {images:,}" for domain, images in counts.items())
+    terminal.print_text(f"Expected: {sum(counts.values()):,} images: {domains}.")
+    terminal.print_text(f"Then: domainadaptor data check {dataset} --root {shlex.quote(str(root or 'FOLDER'))}")
 
 
 @app.command(cls=PlainCommand)

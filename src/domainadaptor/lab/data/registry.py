@@ -6,6 +6,7 @@ from pathlib import Path
 
 from domainadaptor import registry
 from domainadaptor.catalog import describe
+from domainadaptor.errors import BadOption
 from domainadaptor.lab.data.domains import DomainDataset
 from domainadaptor.options import coerce_options, defaults_of
 
@@ -39,6 +40,14 @@ def published_images(name: str) -> dict[str, int]:
     """Return the published number of images per domain; empty for data sets such as a user's folders."""
     function = find_dataset(name)
     return dict(getattr(sys.modules[function.__module__], "IMAGES", {}))
+
+
+def source_of(name: str) -> str:
+    """Return where the authors publish a data set and how it is unpacked."""
+    text = getattr(sys.modules[find_dataset(name).__module__], "SOURCE", "")
+    if not text:
+        raise BadOption(f"{name} is not a published data set: `domainadaptor data list` says what it reads")
+    return str(text)
 
 
 def differs_from_published(name: str, dataset: DomainDataset) -> str:

@@ -21,6 +21,10 @@ _ARRAYS = ("", "CIFAR-10-C", "CIFAR10-C")
 _IMAGES = ("cifar10-jpeg/test", "cifar10/test", "test", "")
 _SEVERITIES = 5
 IMAGES = dict.fromkeys((CLEAN, *CORRUPTIONS), 10_000)
+SOURCE = (
+    "https://zenodo.org/records/2535967. Unpack as CIFAR-10-C/labels.npy, CIFAR-10-C/fog.npy and so on. For the domain "
+    "clean, put CIFAR-10's test images into cifar10/test/<class>/."
+)
 
 
 @dataclass(frozen=True)

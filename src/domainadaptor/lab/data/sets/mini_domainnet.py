@@ -25,6 +25,11 @@ The_Eiffel_Tower The_Great_Wall_of_China tiger toe train truck umbrella vase wat
 _CLASSES = tuple(_NAMES.split())
 _DOMAINS = {name: (name,) for name in ("clipart", "painting", "real", "sketch")}
 IMAGES = {"clipart": 18_703, "painting": 31_202, "real": 65_609, "sketch": 24_492}
+SOURCE = (
+    "http://ai.bu.edu/M3SDA, the cleaned version. Unpack the domains clipart, painting, real and sketch as "
+    "DomainNet/<domain>/<class>/. The lists are splits_mini.zip of https://github.com/KaiyangZhou/Dassl.pytorch "
+    "(DATASETS.md, miniDomainNet): unpack them as DomainNet/splits_mini/."
+)
 # The names of DomainNet's folder in Dassl, DomainBed and the authors' program differ only in spelling.
 _PLACES = ("DomainNet", "MiniDomainNet", "DomainNet-126")
 

@@ -24,6 +24,10 @@ _DOMAINS = {
     "real_world": ("Real World", "Real"),
 }
 IMAGES = {"art": 2427, "clipart": 4365, "product": 4439, "real_world": 4357}
+SOURCE = (
+    "https://www.hemanthdv.org/officeHomeDataset.html. Unpack as OfficeHomeDataset_10072016/<domain>/<class>/; another "
+    "name is OfficeHome."
+)
 # Dassl's, with a split; DomainBed's and the authors'; as published.
 _PLACES = ("office_home_dg", "OfficeHome", "OfficeHomeDataset_10072016", "OfficeHome/OfficeHomeDataset_10072016")
 _SPLIT = SplitFolders({"train": "train", "val": "val"})

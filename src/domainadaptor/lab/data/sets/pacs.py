@@ -18,6 +18,10 @@ _DOMAINS = {
     "sketch": ("sketch",),
 }
 IMAGES = {"art_painting": 2048, "cartoon": 2344, "photo": 1670, "sketch": 3929}
+SOURCE = (
+    "https://domaingeneralization.github.io. Unpack the images as PACS/<domain>/<class>/. The published lists, such as "
+    "photo_train_kfold.txt, go beside the domains; without them the split is drawn."
+)
 # The layouts of DomainBed, the authors' README, Dassl, the publication, Kaggle and SagNet's README.
 _PLACES = (
     "PACS", "PACS/kfold", "kfold", "PACS/images", "images", "PACS/Raw images/kfold", "Raw images/kfold", "pacs_data",

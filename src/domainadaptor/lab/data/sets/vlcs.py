@@ -17,6 +17,7 @@ _DOMAINS = {
     "sun": ("SUN", "SUN09"),
 }
 IMAGES = {"caltech": 1415, "labelme": 2656, "pascal": 3376, "sun": 3282}
+SOURCE = "https://github.com/belaalb/G2DM#download-vlcs. Unpack as VLCS/<domain>/<train, crossval, test>/<class>/."
 _NUMBERS = {str(number): kind for number, kind in enumerate(_CLASSES)}
 # `full` repeats the images of train and crossval.
 _SPLIT = SplitFolders({"train": "train", "crossval": "val", "test": "test"}, copies=("full",))
