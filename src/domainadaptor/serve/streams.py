@@ -1,7 +1,5 @@
 """Streams: which worker process holds the adaptor of each, and when it ends."""
 
-import base64
-import hashlib
 import hmac
 import secrets
 import time
@@ -11,7 +9,7 @@ from dataclasses import dataclass
 
 from domainadaptor.serve.pool import Place
 
-_RANDOM, _TAG = 18, 12  # bytes of an id
+_PART = 24  # characters of both parts of an id: a random one, and its tag
 
 
 class NoSuchStream(Exception):
@@ -54,8 +52,8 @@ class Streams:
         while len(self._open) >= self._most:
             self._end(next(iter(self._open)))
         held = Counter(stream.place for stream in self._open.values())
-        random = secrets.token_bytes(_RANDOM)
-        name = base64.urlsafe_b64encode(random + self._tag(random)).decode()
+        random = secrets.token_hex(_PART // 2)
+        name = random + self._tag(random)
         self._open[name] = _Stream(min(places, key=lambda place: held[place]), time.monotonic())
         return name
 
@@ -66,7 +64,7 @@ class Streams:
             NoSuchStream: There never was one.
             StreamEnded: It has ended.
         """
-        if not self._is_ours(name):
+        if not hmac.compare_digest(self._tag(name[:_PART]).encode(), name[_PART:].encode()):
             raise NoSuchStream
         stream = self._open.get(name)
         if stream is None or stream.place not in places or time.monotonic() - stream.used > self._timeout:
@@ -89,12 +87,5 @@ class Streams:
     def _end(self, name: str) -> None:
         self._forget(name, self._open.pop(name).place)
 
-    def _tag(self, random: bytes) -> bytes:
-        return hmac.digest(self._key, random, hashlib.sha256)[:_TAG]
-
-    def _is_ours(self, name: str) -> bool:
-        try:
-            both = base64.b64decode(name.encode(), altchars=b"-_", validate=True)
-        except ValueError:
-            return False
-        return len(both) == _RANDOM + _TAG and hmac.compare_digest(self._tag(both[:_RANDOM]), both[_RANDOM:])
+    def _tag(self, random: str) -> str:
+        return hmac.digest(self._key, random.encode(), "sha256").hex()[:_PART]
