@@ -13,31 +13,6 @@ BODY, KIND = form(FILES)
 REQUEST = raw_request("POST", "/predict", BODY, Content_Type=KIND)
 
 
-def test_a_killed_worker_costs_its_streams_and_nothing_else(service):
-    first = service.predict(FILES)
-    assert first.status == 200
-    right = first.body
-    ids = [open_stream(service) for _ in range(4)]
-    for id in ids:
-        assert service.predict(FILES, f"?stream={id}").status == 200
-    before = service.metric("worker_restarts ")
-
-    async def run() -> list:
-        asked = [asyncio.create_task(exchange(service.port, REQUEST)) for _ in range(4)]
-        await asyncio.sleep(0.02)
-        service.workers()[0].send_signal(signal.SIGKILL)
-        later = [await exchange(service.port, REQUEST) for _ in range(4)]
-        return [*await asyncio.gather(*asked), *later]
-
-    for answer in asyncio.run(run()):
-        assert (answer.status, answer.body) == (200, right)
-    found = sorted(service.predict(FILES, f"?stream={id}").status for id in ids)
-    assert found == [200, 200, 410, 410]
-    service.wait_for_workers(2)
-    assert service.metric("worker_restarts ") == before + 1
-    assert service.predict(FILES).body == right
-
-
 def test_a_worker_that_does_not_answer_is_replaced(service):
     """A stopped process stands for one that hangs; the limit of these tests is ten seconds."""
     worker = service.workers()[0]

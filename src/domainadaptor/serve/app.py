@@ -154,6 +154,7 @@ class Service:
             pieces.clear()
             head, content = await self._answer(request, job)
         finally:
+            pieces.clear()  # an error holds this frame until its answer is sent
             self._buffered -= taken
         self._count(request, head, {"receive": received, "queue": job.waited, **head.get("seconds", {})})
         return Response(content, head["status"], head["headers"])
