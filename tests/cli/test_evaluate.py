@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -277,6 +279,21 @@ def test_the_first_table_compares_methods_by_domain(program, base):
     for method in ("source", "tent"):
         means.append(f"{(accuracy[method, 'night'] + accuracy[method, 'day']) / 2:.1f}")
     assert ["mean", *means] in shown
+
+
+def test_a_method_from_a_file_in_the_current_folder(program, base, monkeypatch):
+    monkeypatch.setattr("sys.path", list(sys.path))
+    page = Path(__file__).parents[2] / "docs" / "building-blocks.md"
+    (base / "mymethod.py").write_text(page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0])
+    own, module = "mymethod.py:momentum_mix", "mymethod:momentum_mix"
+    words = ["--method", own, "--method", module, "--method", "source", "--option", f"{own}:keep=1.0", "--json"]
+    done = program(*arguments(base, *words))
+    assert done.returncode == 0, done.stderr
+    only_source, mixed, source = json.loads(done.stdout)
+    assert [record["run"]["options"] for record in (only_source, mixed)] == [{"keep": 1.0}, {}]
+    assert only_source["scores"] == source["scores"]
+    assert mixed["scores"] != source["scores"]
+    assert "No such file" in program(*arguments(base, "--method", "absent.py:mix")).stderr
 
 
 def test_more_methods_than_fit_side_by_side_are_rows(program, base):

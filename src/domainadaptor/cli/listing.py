@@ -34,13 +34,7 @@ def option_table(options: Mapping[str, OptionInfo]) -> Table:
 def show_functions(sections: Mapping[str, Mapping[str, MethodInfo]], example: str, *, as_json: bool) -> None:
     """Print each function with its options below it; as JSON, by section if there are several."""
     if as_json:
-        listed = {
-            section: {
-                name: {"summary": info.summary, "options": {own: o._asdict() for own, o in info.options.items()}}
-                for name, info in infos.items()
-            }
-            for section, infos in sections.items()
-        }
+        listed = {part: {name: info.as_dict() for name, info in infos.items()} for part, infos in sections.items()}
         print_json(listed if len(listed) > 1 else next(iter(listed.values())))
         return
     for section, infos in sections.items():
