@@ -138,6 +138,8 @@ class AwareNorm(AdaptiveNorm):
 class Note(BankAdaptor):
     """Instance-aware norms and a class-balanced image bank.
 
+    The statistics follow the stream: hostile batches can cost more than ten points for a time, also with guard=True.
+
     Args:
         network: A network trained with instance-aware batch norm (`domainadaptor train ... --norm iabn`).
         predict: "before" an image is used as published, or "after" the batch with one more forward pass.
