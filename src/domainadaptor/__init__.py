@@ -13,6 +13,7 @@ from domainadaptor.catalog import method as method
 from domainadaptor.catalog import method_info as method_info
 from domainadaptor.catalog import variant as variant
 from domainadaptor.errors import AdaptationError as AdaptationError
+from domainadaptor.errors import AdaptationWarning as AdaptationWarning
 from domainadaptor.errors import BadBatch as BadBatch
 from domainadaptor.errors import BadFile as BadFile
 from domainadaptor.errors import BadOption as BadOption
@@ -71,6 +72,7 @@ _LAZY = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AdaptationError",
+    "AdaptationWarning",
     "BadBatch",
     "BadFile",
     "BadOption",

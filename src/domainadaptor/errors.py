@@ -4,10 +4,16 @@ from collections.abc import Sequence
 
 __all__ = [
     "AdaptationError",
+    "AdaptationWarning",
     "BadBatch",
     "BadFile",
     "BadOption",
+    "FewClasses",
+    "LessInformation",
     "MissingExtra",
+    "NotLogits",
+    "OneAnswer",
+    "SmallBatch",
     "SourceChanged",
     "UnsupportedNetwork",
 ]
@@ -15,6 +21,30 @@ __all__ = [
 
 class AdaptationError(Exception):
     """Base class of all errors of this library."""
+
+
+class AdaptationWarning(UserWarning):
+    """The predictions may be worse than the source model's. A subclass for each cause."""
+
+
+class SmallBatch(AdaptationWarning):
+    """The batch is too small for the statistics of the method."""
+
+
+class OneAnswer(AdaptationWarning):
+    """All images get the same answer, unlike from the source model."""
+
+
+class FewClasses(AdaptationWarning):
+    """Most answers changed, and classes have vanished from them."""
+
+
+class LessInformation(AdaptationWarning):
+    """Most answers changed, and the predictions carry less information than before."""
+
+
+class NotLogits(AdaptationWarning):
+    """The network returns probabilities instead of logits."""
 
 
 class BadOption(AdaptationError, ValueError):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork, LayerReport, NetworkSettings
 from domainadaptor.adaptation.batch import checked_answer, checked_batch, explained
 from domainadaptor.adaptation.change_detection import ChangeDetector
+from domainadaptor.adaptation.comparison import Watch
 from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap, write_tensors
 from domainadaptor.adaptation.fitting import with_fitting_methods
 from domainadaptor.adaptation.guard import CollapseGuard, drift_of
@@ -47,6 +48,7 @@ class Adaptor(nn.Module, ABC):
         self.multilabel = False
         self.min_batch = 1  # smaller ones are answered by the source model
         self.accepts: Accepts = "logits"  # what the network may return
+        self.watch = Watch()
         self.collapse: CollapseGuard | None = None  # goes back to the source model where one is set
         self._batches = 0  # since the last reset
         self._pending: Any = None  # the state to go back to while a batch is not finished
@@ -136,6 +138,7 @@ class Adaptor(nn.Module, ABC):
         """Forget every batch and go back to the source model."""
         with self._turn():
             self._pending = self._save(), self._batches
+            self.watch.reset()
             self._reset()
             self._pending = None
 
@@ -206,6 +209,7 @@ class Adaptor(nn.Module, ABC):
             with explained(images, self.source), self._guard.guarding():
                 result = self._not_adapted(images) or self._learn(images)
                 result = self._judged(images, result, guarded)
+                result = self.watch.look(self, images, result) if remember else result
                 if then is not None:
                     then(result)
             if remember:
@@ -214,7 +218,6 @@ class Adaptor(nn.Module, ABC):
             return result
 
     def _not_adapted(self, images: Tensor) -> Adaptation | None:
-        """Return the result for a batch that is too small to adapt to."""
         if len(images) == 0:
             return self._empty(images)
         if len(images) >= self.min_batch:

@@ -86,7 +86,7 @@ class CollapseGuard(Stateful):
         """
         own = in_loss_precision(logits.detach())
         self._seen = _with(self._seen, own)
-        told = _information(*self._seen)
+        told = information(*self._seen)
         stray = drift.batch * _DRIFT[1] + (1 - drift.batch) * _DRIFT[0]
         asked = None
         doubtful = told < _POOR or not drift.far <= stray / 2
@@ -94,7 +94,7 @@ class CollapseGuard(Stateful):
             asked = in_loss_precision(source().detach())
         if doubtful and asked is not None:
             self._source = _with(self._source, asked)
-        theirs = told if self._source is None else _information(*self._source)
+        theirs = told if self._source is None else information(*self._source)
         known = min(told, theirs) if told >= _LESS * theirs else 0.0
         limit = min(_MOST_DRIFT, stray / max(1 - known, 1e-6) ** (1 + drift.batch))
         if not drift.far <= limit:  # nor if it is not a number
@@ -104,7 +104,7 @@ class CollapseGuard(Stateful):
                 "model's"
             )
         if asked is not None and (told < _POOR or drift.follows):
-            now, plain = (_information(*_means(z), len(z)) for z in (own, asked))
+            now, plain = (information(*_means(z), len(z)) for z in (own, asked))
             least = _LESS if drift.follows and len(own) >= _ENOUGH else _FRACTION
             if plain > _POOR and now < least * plain:
                 return (
@@ -130,7 +130,7 @@ def _means(logits: Tensor) -> tuple[Tensor, float]:
     return logits.softmax(1).mean(0), entropy(logits).nan_to_num().mean().item()
 
 
-def _information(mean: Tensor, sureness: float, images: int) -> float:
+def information(mean: Tensor, sureness: float, images: int) -> float:
     """Return the information, from 0 to 1; a single image has none."""
     most = math.log(min(images, len(mean)))
     if most == 0:

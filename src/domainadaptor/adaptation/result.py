@@ -6,6 +6,8 @@ from functools import cached_property
 
 from torch import Tensor
 
+from domainadaptor.errors import AdaptationWarning
+
 
 @dataclass(frozen=True, eq=False)
 class Adaptation:
@@ -18,7 +20,8 @@ class Adaptation:
     before: Tensor  # alike, with the same norm layers before the first step: not the source model's logits
     loss_tensor: Tensor | None = field(default=None, repr=False)
     alpha_tensors: Mapping[str, Tensor | float] = field(default_factory=dict, repr=False)
-    note: str | None = None  # why it fell back, or which layers could not take part
+    note: str | None = None  # why it fell back, which layers could not take part, and the warnings
+    warnings: tuple[AdaptationWarning, ...] = ()  # why it may be worse than the source model
     fell_back: bool = False  # the logits are the source model's
     collapsed: bool = False  # because the guard went back to the source model
 

@@ -83,23 +83,30 @@ def lame(
     statistics: t.Statistics = "source",
     head: t.Head = None,
 ) -> Adaptor:
-    """Make predictions of similar images agree.
+    """Make predictions of similar images agree; for labels in runs.
 
-    The logits are log-probabilities; the weights stay as they are. It helps where neighbors in a batch share a class,
-    and hurts where a batch holds few images of many classes.
+    The logits are log-probabilities; the weights stay as they are. With the authors' default, "rbf", it is meant for
+    streams whose labels come in runs, and may give all images of a shuffled batch one answer.
 
     Args:
         network: Any trained network that ends in a linear layer.
-        affinity: "rbf" as in the authors' program, "knn" (with symmetric=True as in DomainAdaptor's), or "linear".
+        affinity: "rbf" as in the authors' program; "knn", with symmetric=True, for shuffled images, as in
+            DomainAdaptor's program; or "linear".
         neighbors: Neighbors that "knn" connects; for "rbf", the width is the mean distance to this neighbor.
         symmetric: Average the affinity over both directions.
         weight: Weight of the neighbors relative to the network's own prediction.
         steps: Maximum number of iterations.
         tolerance: Relative change of the energy at which iteration stops.
     """
-    return StepAdaptor(
+    adaptor = StepAdaptor(
         network,
         norm=None if statistics == "source" else batch_only,
         predictor=Laplacian(affinity, neighbors, symmetric, weight, steps, tolerance),
         head=head,
     )
+    if affinity != "knn":
+        adaptor.watch.advice = (
+            f' LAME with affinity="{affinity}" is meant for streams whose labels come in runs. For shuffled images '
+            'pass affinity="knn" and symmetric=True.'
+        )
+    return adaptor

@@ -22,6 +22,7 @@ class AdaptiveNorm(nn.Module, ABC):
     kept: ClassVar[tuple[str, ...]] = ()  # attributes that are state too: replaced, never written to
     measured: ClassVar[tuple[str, ...]] = ()  # attributes that last for one batch; None at its end
     batch_share: float = 0.0  # how much of the statistics comes from the batch itself, from 0 to 1
+    fewest: int = 1  # images that a batch needs for its statistics
     follows: bool = False  # whether its statistics follow the stream from batch to batch
 
     def __init__(self, layer: nn.Module) -> None:

@@ -56,6 +56,7 @@ class MixedNorm(AdaptiveBatchNorm):
         self.fold = fold
         self.variance: Variance = variance
         self.follows = running
+        self.fewest = 2 if isinstance(alpha, str) else 5 if alpha < 0.5 else 1
         self.constant = constant
         self.folded: Use | None = None
         self.cached = False  # whether later passes may bring the tensor that an earlier pass brought
