@@ -52,6 +52,18 @@ def test_the_table_fits_a_narrow_terminal(program, base):
     assert "night" in result.stdout
 
 
+def test_predictions_that_look_worse_have_an_exit_code(program, base):
+    words = arguments(base, "--method", "source", "--method", "adabn", "--batch-size", "1", "--output", base / "kept")
+    for _ in range(2):  # a record says it too
+        result = program(*words)
+        assert result.returncode == 5
+        assert (
+            "the predictions of adabn on night may be worse than the source model's. A batch of 1 is too"
+            in result.stderr
+        )
+        assert result.stderr.count("too small") == 1
+
+
 def test_records_are_kept_and_found_again(program, base):
     kept = base / "results"
     first = program(*arguments(base, "--method", "tent", "--output", str(kept), "--json"))

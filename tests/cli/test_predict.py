@@ -61,6 +61,19 @@ def test_a_folder_becomes_a_table(program, folder, tmp_path):
     assert (tmp_path / "out.csv").read_bytes() == first
 
 
+def test_predictions_that_look_worse_have_an_exit_code(program, folder):
+    words = "--method", "adabn", "--batch-size", "1"
+    done = predict(program, folder, *words)
+    assert done.returncode == 5
+    warning = "warning: the predictions of adabn may be worse than the source model's. A batch of 1 is too small"
+    assert done.stderr.splitlines()[-1].startswith(warning)
+    assert done.stderr.count("too small") == 1
+    assert "A batch of 1" in json.loads(predict(program, folder, *words, "--json").stdout)["warnings"][0]
+    done = predict(program, folder, *words, "--option", "min_batch=5")
+    assert done.returncode == 0
+    assert "smaller than min_batch=5" in done.stderr
+
+
 def test_raw_weights_are_given_images_as_it_is_said(program, folder):
     said = ["--resize", "squash", "--mean", "0.4914", "0.4822", "0.4465", "--std", "0.2", "0.2", "0.2"]
     found = json.loads(predict(program, folder, *said, "--json").stdout)

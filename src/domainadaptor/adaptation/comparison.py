@@ -85,6 +85,10 @@ class Comparison:
             )
         return tuple(found)
 
+    def texts(self, adaptor: "Adaptor") -> tuple[str, ...]:
+        """Return the warnings as sentences, with the advice of the adaptor's method."""
+        return tuple(map(str, self.warnings(adaptor.watch.advice)))
+
 
 def _classes(answers: Counter[int]) -> float:
     """Return how many classes are named: the exponential of the entropy of the answers."""

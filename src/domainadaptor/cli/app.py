@@ -16,7 +16,7 @@ from domainadaptor.errors import AdaptationError
 app = typer.Typer(
     name="domainadaptor",
     epilog="Exit codes: 0 success, 1 failure, 2 wrong command line, 3 some images or records were skipped, "
-    "4 wrapping a network changed its predictions, 130 interrupted.",
+    "4 wrapping a network changed its predictions, 5 adaptation may have done harm, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -57,7 +57,7 @@ def evaluate(
     """Test a network on new domains, without and with adaptation.
 
     A protocol decides in which order a method sees images and when it is reset. Default methods: source and
-    domainadaptor-t.
+    domainadaptor-t. The exit code is 5 if predictions look worse than the source model's, judged without labels.
     """
     from domainadaptor.lab.data.image_cache import cache_folder
     from domainadaptor.lab.evaluation.protocols import find_protocol
@@ -102,8 +102,8 @@ def evaluate(
     ]
     records = _run(runner, specs, output)
     records.sort(key=lambda record: methods.index(record.run.method or methods[0]))
-    if _show(records, as_json):
-        raise typer.Exit(terminal.Exit.SOME_SKIPPED)
+    if code := _show(records, as_json):
+        raise typer.Exit(code)
 
 
 def _method_options(methods: list[str], pairs: list[str] | None, measure: str) -> dict[str, dict[str, Any]]:
@@ -140,8 +140,8 @@ def _run(runner: "Runner", specs: "Sequence[RunSpec]", output: Path | None) -> l
     return records
 
 
-def _show(records: Sequence["RunRecord"], as_json: bool) -> bool:
-    """Print tables or JSON; return whether images were skipped."""
+def _show(records: Sequence["RunRecord"], as_json: bool) -> int:
+    """Print tables or JSON; return the exit code."""
     from domainadaptor.lab.records.runs import EvaluationRecord
 
     found = [record for record in records if isinstance(record, EvaluationRecord)]
@@ -154,7 +154,11 @@ def _show(records: Sequence["RunRecord"], as_json: bool) -> bool:
         terminal.show_notes(dict.fromkeys(note for record in records for note in record.notes))
     skipped = {name: why for record in found for name, why in record.skipped.items()}
     terminal.show_skipped(skipped.items())
-    return bool(skipped)
+    for record in found:
+        terminal.show_warning(f"the predictions of {record.run.method} on {', '.join(record.scores)}", record.warnings)
+    if any(record.warnings for record in found):
+        return terminal.Exit.DOUBTFUL
+    return terminal.Exit.SOME_SKIPPED if skipped else 0
 
 
 def _show_accuracy(records: Sequence["EvaluationRecord"]) -> None:

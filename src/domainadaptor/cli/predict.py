@@ -43,6 +43,8 @@ def predict(
 
     Writes a CSV file with one row per file, in file order: the prediction of the source model, the prediction after
     adaptation, or why the file was skipped. Batches are shuffled, because a folder is often sorted by class.
+
+    The exit code is 5 if the predictions look worse than the source model's.
     """
     from domainadaptor import adapt
     from domainadaptor.lab.method_inputs import check_wants_source_images, options_from
@@ -84,6 +86,9 @@ def predict(
     write_csv(found, output)
     _show(found, loaded, output, as_json)
     terminal.show_skipped([] if as_json else skipped)
+    terminal.show_warning(f"the predictions of {method}", found.warnings)
+    if found.warnings:
+        raise typer.Exit(terminal.Exit.DOUBTFUL)
     if any(row.is_broken_image for row in found.rows):
         raise typer.Exit(terminal.Exit.SOME_SKIPPED)
 
@@ -111,7 +116,13 @@ def _show(found: "FolderPrediction", loaded: "LoadedNetwork", output: Path, as_j
     if as_json:
         counts = {"predicted": predicted, "changed": found.changed, "skipped": skipped}
         rows, preprocessing = [asdict(row) for row in found.rows], asdict(loaded.preprocessing)
-        fields = {"network": loaded.name, "preprocessing": preprocessing, "notes": notes, "rows": rows}
+        fields = {
+            "network": loaded.name,
+            "preprocessing": preprocessing,
+            "notes": notes,
+            "warnings": found.warnings,
+            "rows": rows,
+        }
         terminal.print_json({"output": str(output), **counts, **fields})
         return
     images = terminal.count(predicted, "image")

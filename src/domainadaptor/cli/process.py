@@ -6,6 +6,7 @@ import warnings
 from io import TextIOWrapper
 from typing import Any
 
+from domainadaptor.errors import AdaptationWarning
 from domainadaptor.lab.allocator import keep_freed_memory
 
 
@@ -19,6 +20,7 @@ def prepare_process() -> None:
     if sys.stderr.isatty() and _Announce not in sys.meta_path:
         sys.meta_path.insert(0, _Announce)
     warnings.filterwarnings("ignore", module=r"PIL\.")  # decoders complain about files that they can read
+    warnings.filterwarnings("ignore", category=AdaptationWarning)  # commands say it in their own words
     keep_freed_memory()
 
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -32,6 +32,7 @@ class Exit(IntEnum):
     FAILED = 1
     SOME_SKIPPED = 3
     NOT_NEUTRAL = 4
+    DOUBTFUL = 5  # the predictions may be worse than the source model's
     INTERRUPTED = 130
 
 
@@ -113,6 +114,12 @@ def show_notes(notes: Iterable[str]) -> None:
     """Print remarks on a result to standard error."""
     for note in notes:
         print_text(f"note: {note}", err)
+
+
+def show_warning(what: str, warnings: Sequence[str]) -> None:
+    """Print what speaks against predictions most, if anything does, to standard error."""
+    for warning in warnings[:1]:
+        print_text(f"warning: {what} may be worse than the source model's. {warning}", err)
 
 
 def show_skipped(skipped: Iterable[tuple[str, str]]) -> None:

@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.comparison import Comparison
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.images import SUFFIXES, check_image, list_files, read_image
 from domainadaptor.lab.files import replacing
@@ -35,10 +36,11 @@ class FilePrediction:
 
 @dataclass(frozen=True)
 class FolderPrediction:
-    """One row per file, in file order, and the notes of the adaptor."""
+    """One row per file, in file order, the notes of the adaptor, and why adaptation may have done harm."""
 
     rows: tuple[FilePrediction, ...]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def predicted(self) -> list[FilePrediction]:
@@ -77,6 +79,8 @@ def predict_folder(
     names = [path.relative_to(folder).as_posix().encode("utf-8", "backslashreplace").decode() for path in files]
     rows: dict[int, FilePrediction] = {}
     notes: dict[str, None] = {}
+    compared = Comparison()
+    adaptor.watch.compares = False  # all batches are compared here
     for at, path in enumerate(files):
         try:
             check_image(path, folder)
@@ -94,12 +98,13 @@ def predict_folder(
             continue
         images = torch.stack(list(pixels.values())).to(device)
         source, result = adaptor.source_logits(images), adaptor.adapt(images)
-        if result.note:
+        compared.add(source, result)
+        if result.note and not result.warnings:
             notes[result.note] = None
         predictions = best_classes(source, classes), best_classes(result.logits, classes)
         for at, of_source, adapted in zip(pixels, *predictions, strict=True):
             rows[at] = FilePrediction(names[at], *of_source, *adapted)
-    return FolderPrediction(tuple(rows[at] for at in range(len(files))), tuple(notes))
+    return FolderPrediction(tuple(rows[at] for at in range(len(files))), tuple(notes), compared.texts(adaptor))
 
 
 def write_csv(prediction: FolderPrediction, path: Path) -> None:

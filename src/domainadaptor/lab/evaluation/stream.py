@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from domainadaptor.adaptation.adaptor import Adaptor
+from domainadaptor.adaptation.comparison import Comparison
 from domainadaptor.adaptation.logits import read_logits
 from domainadaptor.lab.data.image_cache import DomainImages
 from domainadaptor.lab.data.prefetch import prefetch
@@ -68,6 +69,7 @@ def evaluate_stream(
         progress: Called after each batch with the number of images done and in total.
         known: Logits of the source model from earlier calls with the same network and images; new ones are added.
     """
+    adaptor.watch.compares = False  # all batches are compared here
     run = _Run(adaptor, images, classes, {} if known is None else known, PeakMemory(images.device))
     run.lines = [{"name": s.name, "fresh": s.fresh, "images": 0, "right": 0, "source_right": 0} for s in segments]
     total = sum(len(batch) for segment in segments for batch in segment.batches)
@@ -96,6 +98,7 @@ class _Run:
     tallies: dict[str, Tally] = field(default_factory=dict)
     alpha: dict[str, list[float]] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
+    harm: Comparison = field(default_factory=Comparison)
     images_done: int = 0
     fell_back: int = 0
     adapting: list[float] = field(default_factory=list)  # seconds of each batch
@@ -116,7 +119,8 @@ class _Run:
         self._count(line, items, self.known[key], result.before.float().cpu(), result.logits.float().cpu())
         for layer, value in result.alpha.items():
             self.alpha.setdefault(layer, []).append(value)
-        if result.note:
+        self.harm.add(self.known[key], result)
+        if result.note and not result.warnings:
             self.notes[result.note] = None
         self.fell_back += result.fell_back
         self.images_done += len(items)
@@ -148,6 +152,7 @@ class _Run:
             "memory": self.memory.megabytes(),
             "fell_back": self.fell_back,
             "notes": list(self.notes),
+            "warnings": self.harm.texts(self.adaptor),
         }
 
 

@@ -185,6 +185,7 @@ class EvaluationRecord(RunRecord):
     alpha: dict[str, Number] = {}  # layer -> mean over batches
     seconds: Seconds | None = None
     memory: Number | None = None  # peak, in megabytes above the start
+    warnings: tuple[str, ...] = ()  # why adaptation may have done harm
     fell_back: Count = 0  # batches that the guard predicted with the source model
 
     @model_validator(mode="after")
