@@ -126,6 +126,15 @@ def test_loaders(net, loader):
     assert torch.equal(da.predict(adaptor, loader), expected)
 
 
+def test_progress_has_the_results(net):
+    seen = []
+    da.predict(da.adapt(net, "adabn"), X.split(8), progress=lambda *now: seen.append(now))
+    assert [done for done, _ in seen] == [8, 16, 20]
+    assert [len(result.warnings) for _, result in seen] == [0, 0, 1]
+    da.predict(net, X.split(8), progress=lambda *now: seen.append(now))
+    assert torch.equal(seen[-1][1], net(X[16:]))
+
+
 def test_labels_cannot_matter(net):
     adaptor = da.adapt(net, "domainadaptor-t")
     one = da.predict(adaptor, DataLoader(TensorDataset(X, Y), batch_size=8))

@@ -17,6 +17,7 @@ from domainadaptor.adaptation.change_detection import ChangeDetector
 from domainadaptor.adaptation.comparison import Watch
 from domainadaptor.adaptation.copying import independent_copy, linked_copy, unwrap, write_tensors
 from domainadaptor.adaptation.fitting import with_fitting_methods
+from domainadaptor.adaptation.graphs import outside_of_graphs
 from domainadaptor.adaptation.guard import CollapseGuard, drift_of
 from domainadaptor.adaptation.logits import Accepts, OutputReader, finite, read_logits, rows
 from domainadaptor.adaptation.result import Adaptation
@@ -45,8 +46,7 @@ class Adaptor(nn.Module, ABC):
         self.reset_every = reset_every
         self.description = ""  # method and options, for repr
         self.output: OutputReader | None = None
-        self.multilabel = False
-        self.min_batch = 1  # smaller ones are answered by the source model
+        self.multilabel, self.min_batch = False, 1  # smaller batches are answered by the source model
         self.accepts: Accepts = "logits"  # what the network may return
         self.watch = Watch()
         self.collapse: CollapseGuard | None = None  # goes back to the source model where one is set
@@ -77,7 +77,7 @@ class Adaptor(nn.Module, ABC):
 
     def forward(self, images: Tensor, *inputs: Any) -> Any:
         """Adapt to a batch and return its logits, (N, K); without them, whatever the network returns."""
-        return self._process(images, inputs).logits
+        return outside_of_graphs(self._process)(images, inputs).logits
 
     @final
     def adapt(self, images: Tensor, *inputs: Any) -> Adaptation:

@@ -12,16 +12,28 @@ from domainadaptor.adaptation.logits import finite
 from domainadaptor.errors import AdaptationError, BadBatch, UnsupportedNetwork, listed
 
 
-def predict(adaptor: Callable[[Tensor], Tensor], loader: Iterable[Any]) -> Tensor:
+def predict(
+    adaptor: Callable[[Tensor], Tensor],
+    loader: Iterable[Any],
+    *,
+    progress: Callable[[int, Any], object] = lambda done, result: None,
+) -> Tensor:
     """Return the logits of all images, (N, K) on the CPU, in the loader's order. Labels are ignored.
 
     Args:
         adaptor: An adaptor, or any other function from images to logits.
         loader: Yields batches of images, tuples that start with them, or dicts with "pixel_values" or "image(s)".
+        progress: Called after each batch with the number of images done and the result, which has `warnings` and
+            `note`; with the output, if the adaptor is another function.
     """
     weight = next(adaptor.parameters(), None) if isinstance(adaptor, nn.Module) else None
-    batches = (images_of(batch, number) for number, batch in enumerate(loader))
-    logits = [adaptor(x if weight is None else x.to(weight.device)).detach().cpu() for x in batches]
+    logits, done = [], 0
+    for number, batch in enumerate(loader):
+        images = images_of(batch, number)
+        result = getattr(adaptor, "adapt", adaptor)(images if weight is None else images.to(weight.device))
+        logits.append(getattr(result, "logits", result).detach().cpu())
+        done += len(images)
+        progress(done, result)
     return torch.cat(logits) if logits else torch.empty(0, 0)
 
 
