@@ -191,8 +191,6 @@ class Adaptor(nn.Module, ABC):
         adapting = f"{sum(layer.adapts for layer in layers)} of {len(layers)} norm layers adapt"
         return f"Adaptor({self.description or type(self).__name__}: {adapting})"
 
-    # The path of a batch.
-
     def _process(
         self,
         images: Tensor,
@@ -339,8 +337,6 @@ class Adaptor(nn.Module, ABC):
             for name, values in self._main.plain_values().items():
                 write_tensors(plain.get_submodule(name), values)
         return plain
-
-    # Building, moving, copying.
 
     def _adaptive(self, **settings: Any) -> AdaptiveNetwork:
         """Make a network that adapts, by the fields of `NetworkSettings`."""
