@@ -8,7 +8,7 @@ from torchvision import transforms
 
 import domainadaptor as da
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.prediction import predict_folder, write_csv
+from domainadaptor.lab.prediction import FilePrediction, FolderPrediction, predict_folder, write_csv
 from tests.conftest import GoldenNet, stir
 
 NAMES = list("abcdefg")
@@ -114,3 +114,15 @@ def test_a_single_image_is_predicted_and_circular_links_are_skipped(folder, tmp_
     (row,) = run(folder / "00.png").rows
     assert (row.file, row.skipped) == ("00.png", "")
     assert row.source_prediction
+
+
+def test_names_of_files_are_no_formulas_in_the_table(tmp_path):
+    rows = (FilePrediction("=cmd.png", "@a", 0.5, "-b", 0.25), FilePrediction("+1.txt", skipped="not an image"))
+    write_csv(FolderPrediction(rows, ()), tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        first, second = csv.DictReader(file)
+    assert first == {
+        "file": "'=cmd.png", "source_prediction": "'@a", "source_confidence": "0.5", "adapted_prediction": "'-b",
+        "adapted_confidence": "0.25", "skipped": "",
+    }  # fmt: skip
+    assert second["file"] == "'+1.txt"

@@ -1,10 +1,10 @@
-"""Files that are written completely or not at all, locks, and checksums."""
+"""Files that are written completely or not at all, locks, checksums, and text for CSV files."""
 
 import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -30,6 +30,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path whose file replaces `path` at the end; an error leaves `path` as it was."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        temporary.unlink(missing_ok=True)  # it may be a link to another file
         yield temporary
         _sync(temporary)  # otherwise a power failure could leave an empty file under the name
         temporary.chmod(0o666 & ~_umask())  # some writers create files that only their owner can read
@@ -39,7 +40,8 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise BadFile(f"Cannot write {str(path)!r}: {error.strerror or error}; choose another place") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # `remove_leftovers` will
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -56,11 +58,11 @@ def owned(folder: Path) -> Iterator[None]:
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
     """Try to lock a file and yield whether that worked; a killed process releases it."""
-    try:
-        lock = path.open("w")
+    try:  # a link is not followed, and nothing is overwritten
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except OSError as error:
         raise BadFile(f"Cannot write {str(path)!r}: {error.strerror or error}; choose another place") from error
-    with lock:
+    with open(handle, "r+b") as lock:
         acquired = True
         try:
             if fcntl is not None:
@@ -79,6 +81,11 @@ def digest_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def csv_text(text: str) -> str:
+    """Return text that a spreadsheet takes for text: an apostrophe is put before what would be a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
+
+
 def remove_leftovers(folder: Path, pattern: str) -> None:
     """Remove incomplete files of killed processes: names that end in the id of a process that no longer runs."""
     for left in folder.glob(pattern):
@@ -87,7 +94,8 @@ def remove_leftovers(folder: Path, pattern: str) -> None:
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
             else:
-                left.unlink(missing_ok=True)
+                with suppress(OSError):
+                    left.unlink()
 
 
 def _sync(path: Path) -> None:

@@ -14,7 +14,7 @@ from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.comparison import Comparison
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.images import SUFFIXES, check_image, list_files, read_image
-from domainadaptor.lab.files import replacing
+from domainadaptor.lab.files import csv_text, replacing
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,12 @@ def predict_folder(
 
 
 def write_csv(prediction: FolderPrediction, path: Path) -> None:
-    """Write the table atomically."""
+    """Write the table atomically; names of files and classes cannot be formulas of a spreadsheet."""
     with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [column.name for column in fields(FilePrediction)])
         writer.writeheader()
-        writer.writerows(map(asdict, prediction.rows))
+        for row in map(asdict, prediction.rows):
+            writer.writerow({name: csv_text(value) if isinstance(value, str) else value for name, value in row.items()})
 
 
 def shuffled_batches(positions: Sequence[int], batch_size: int, seed: int) -> list[list[int]]:

@@ -7,6 +7,7 @@ import os
 import signal
 import sqlite3
 import stat
+import tracemalloc
 
 import pytest
 
@@ -197,6 +198,22 @@ def test_an_export_that_was_cut_gives_what_is_readable(tmp_path):
     with Store(tmp_path / "second", said.append, readonly=True) as store:
         assert 0 < len(store.runs()) < 500
     assert "corrupt" in said[-1]
+
+
+def test_an_export_that_is_a_bomb_is_read_up_to_a_limit(tmp_path):
+    with Store(tmp_path / "first") as store:
+        store.write(evaluation())
+        line = gzip.decompress(store.export().read_bytes())
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second" / EXPORT).write_bytes(gzip.compress(line + bytes(50_000_000)))
+    said = []
+    tracemalloc.start()
+    with Store(tmp_path / "second", said.append, readonly=True) as store:
+        assert list(store.runs()) == [settings().id]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "more than 200 times as large" in said[-1]
+    assert peak < 30_000_000, "it was not decompressed as a whole"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -64,6 +64,21 @@ def test_prose_of_a_plan_is_markdown_without_html():
     assert "script" not in Seen(html(prose(EVIL))).tags
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<img src=x onerror=alert(1)>", "``<img>`", "`<img>``", "\\`<img>`", "`\n\n<img>\n\n`", "``` <img> ``",
+        "a ` b\n\n<img> `", "| a | b |\n| - | - |\n| `x | <img>` |", "<a title='`'> <img> `", "`` a ` <img> `` c `",
+        "`a` <img> `b`", "<!-- -->", "<?x ?>", "<https://x.org/<img>", "[`](<img>)`", "&lt;img>",
+        "~~~\n<img>\n~~~\n<img>",
+    ],
+)  # fmt: skip
+def test_no_html_gets_through_prose(text):
+    assert not {"img", "a"} & set(Seen(html(prose(text))).tags)
+    assert "<!--" not in html(prose(text))
+    assert "<?" not in html(prose(text))
+
+
 def test_figures_are_embedded():
     text = html("![A caption](figures/x.png)", {"x": b"png"})
     assert '<img src="data:image/png;base64,cG5n"' in text

@@ -220,6 +220,21 @@ def test_labels_from_records_stay_text(tmp_path):
     assert "<script>" not in (tmp_path / "x.md").read_text().replace(r"\<script\>", "")
 
 
+def test_names_from_records_are_no_formulas_in_csv_files(tmp_path):
+    made = Folder(tmp_path, images=20)
+    row = made.row("=cmd|'/c calc'!A1", "tent", ["sketch"], seeds=(0,), group="@SUM(1)")
+    made.plan("x", [table("+1", [row], ["sketch"])])
+    made.save()
+    write(build(tmp_path), tmp_path)
+    for name in ("results.csv", "details.csv"):
+        with (tmp_path / name).open(newline="") as file:
+            lines = list(csv.DictReader(file))
+        assert {(line["table"], line["group"], line["row"]) for line in lines} == {
+            ("'+1", "'@SUM(1)", "'=cmd|'/c calc'!A1")
+        }
+    assert all(float(line["value"]) >= 0 for line in lines), "numbers stay numbers"
+
+
 def test_the_same_records_give_the_same_bytes(tmp_path):
     made = Folder(tmp_path / "a", images=20)
     made.plan("x", [table("t", [made.row("AdaMixBN", "adamixbn", seeds=(0,))], show="alpha")])

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from os.path import isfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -147,7 +148,7 @@ class Networks:
             return LocatedNetwork(name, entry.network, weights=entry.weights, raw=entry.inputs)
         if entry.train is None:
             path = Path(_filled(entry.checkpoint, target, seed))
-            missing = "" if path.is_file() else f"no checkpoint at {str(path)!r}"
+            missing = "" if isfile(path) else f"no checkpoint at {str(path)!r}"
             return LocatedNetwork(name, str(path), path, missing=missing, raw=entry.inputs)
         found = self.describe(name, target, seed)
         given = {**entry.train.given, "seed": seed}
@@ -165,7 +166,7 @@ class Networks:
                 return replace(found, missing=NOT_TRAINED, trainings=trainings)
             sources = entry.sources or tuple(opened.others(target or ""))
             run = make_recipe(opened, self.runs, **given).replace(sources=sources).id()
-        except AdaptationError as error:
+        except (AdaptationError, OSError) as error:
             return replace(found, missing=str(error))
         path = self.runs / run / CHECKPOINT_FILE
         if path.is_file():

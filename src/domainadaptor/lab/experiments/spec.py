@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from os.path import isfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,7 +99,7 @@ def experiment_files(folder: Path = FILES) -> list[Path]:
 
 def find_experiment(name: str) -> Path:
     """Return an experiment file, given its path, its name in the package, or its place in the paper, as "table 3"."""
-    if name.endswith(".toml") or Path(name).is_file():
+    if name.endswith(".toml") or isfile(name):
         return Path(name)
     shipped = {path.stem: path for path in reversed(experiment_files())}
     known = {place_in_title(str(_toml(path).get("title"))): path for path in shipped.values()} | shipped
@@ -153,7 +154,7 @@ def _toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         why = f"{error.strerror or error}; `domainadaptor run --list` lists the experiments of the package"
         raise BadFile(f"No experiment file at {str(path)!r}: {why}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, a number too long, nested too deep
         raise BadFile(f"{str(path)!r} is not valid TOML: {error}") from error
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -31,6 +32,7 @@ _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS imports (digest TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS claims (id TEXT PRIMARY KEY, pid INTEGER, started REAL) WITHOUT ROWID",
 )
+_MOST = 200  # times an export may grow when it is decompressed; real ones grow about tenfold
 _RUNS = ("evaluation", "measurement")
 
 AnyRun = EvaluationRecord | MeasurementRecord
@@ -115,7 +117,9 @@ class Store:
 
     def _read(self, *kinds: str, name: str | None = None) -> Iterator[Any]:
         where = f"kind IN ({', '.join('?' * len(kinds))})" + (" AND id = ?" if name is not None else "")
-        query = f"SELECT kind, id, CAST(body AS BLOB), checksum FROM entries WHERE {where} ORDER BY kind, id"
+        query = (
+            f"SELECT kind, id, CAST(coalesce(body, '') AS BLOB), checksum FROM entries WHERE {where} ORDER BY kind, id"
+        )
         for kind, key, body, checksum in self._execute(query, *kinds, *([] if name is None else [name])):
             try:
                 if hashlib.sha256(body).hexdigest() != checksum:
@@ -177,8 +181,12 @@ class Store:
         ):
             return
         try:
-            with gzip.open(path, "rt", encoding="utf-8") as file:
-                for number, line in enumerate(file, 1):
+            left, number = _MOST * path.stat().st_size + 2**20, 0
+            with gzip.open(path, "rb") as file:
+                while line := file.readline(left):
+                    number, left = number + 1, left - len(line)
+                    if not left:
+                        raise EOFError(f"it is more than {_MOST} times as large as the file")
                     try:
                         content = json.loads(line)
                         entry = parse(json.dumps(content["entry"]))
@@ -189,7 +197,7 @@ class Store:
                         continue
                     known = "IGNORE" if entry.kind in _RUNS else "REPLACE"
                     db.execute(f"INSERT OR {known} INTO entries VALUES (?, ?, ?, ?)", _row(entry))
-        except (OSError, EOFError, UnicodeDecodeError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             self._warn(f"{path.name} is corrupt from here on; the records after it will be recomputed: {error}")
 
     def _open(self) -> sqlite3.Connection:
@@ -249,8 +257,8 @@ def _row(entry: AnyEntry) -> tuple[str, str, str, str]:
 
 
 def _is_running(pid: int, started: float) -> bool:
-    """Return whether a process runs; another process may have its number by now."""
+    """Return whether a process runs; another process may have its number by now, or a tampered claim none."""
     try:
         return bool(psutil.Process(pid).create_time() == started)
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, TypeError, ValueError, OverflowError):
         return False

@@ -15,6 +15,7 @@ _LATEX = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "|": r"\textbar{}", "±": r"$\pm$", "−": "$-$", "…": r"\dots{}", "×": r"$\times$", "α": r"$\alpha$",
 }  # fmt: skip
+_CODE = re.compile(r"((?<![`\\])`[^`\n|]+`(?!`))")  # in one line, and in one cell of a table
 _NUMBER = re.compile(r"([+−]?\d[\d,.]*)(?: ± (\d[\d.]*))?( \(.*\))?")
 
 
@@ -44,9 +45,9 @@ def escape(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Return Markdown without HTML in it."""
-    parts = re.split(r"(`+[^`]*`+)", text)
-    return "".join(part if at % 2 else part.replace("<", "&lt;") for at, part in enumerate(parts))
+    """Return Markdown without HTML in it; only what is certainly code may hold what opens a tag."""
+    parts = _CODE.split(text)
+    return "".join(part if at % 2 else re.sub(r"<(?=[A-Za-z/!?])", "&lt;", part) for at, part in enumerate(parts))
 
 
 def one_line(text: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from domainadaptor.errors import BadFile, BadOption
-from domainadaptor.lab.files import replacing
+from domainadaptor.lab.files import csv_text, replacing
 from domainadaptor.lab.records.plans import Plan
 from domainadaptor.lab.records.store import Store, has_results
 from domainadaptor.lab.records.training import RECORD_FILE, TrainingRecord, read_training
@@ -139,7 +139,8 @@ def _markdown(chapter: Chapter, figures: Collection[str], *, page: bool = False)
 
 
 def _csv(frame: pd.DataFrame) -> str:
-    return str(frame.to_csv(index=False, lineterminator="\n"))
+    safe = frame.map(lambda value: csv_text(value) if isinstance(value, str) else value)
+    return str(safe.to_csv(index=False, lineterminator="\n"))
 
 
 def _save(files: dict[str, str | bytes], output: Path) -> list[Path]:
