@@ -1,6 +1,6 @@
 """Values of the built-in measurements; a new measurement declares its model in its own file."""
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from domainadaptor.lab.records.base import Count, Number, RecordModel
 
@@ -43,6 +43,12 @@ class LossCurve(RecordModel):
     loss: tuple[Number, ...]
     gradient: tuple[Number, ...]
 
+    @model_validator(mode="after")
+    def _as_long(self) -> "LossCurve":
+        if not len(self.confidence) == len(self.loss) == len(self.gradient):
+            raise ValueError("expected a loss and a gradient for each confidence")
+        return self
+
 
 class TemperatureEffect(RecordModel):
     """Mean sorted probabilities of confident images, without and with temperature."""
@@ -51,6 +57,12 @@ class TemperatureEffect(RecordModel):
     images: Count
     plain: tuple[Number, ...] = ()
     scaled: tuple[Number, ...] = ()
+
+    @model_validator(mode="after")
+    def _as_long(self) -> "TemperatureEffect":
+        if len(self.plain) != len(self.scaled):
+            raise ValueError("expected as many probabilities with temperature as without")
+        return self
 
 
 class LossCurves(RecordModel):

@@ -1,9 +1,9 @@
 """Plans: which records make which cell of which table. And manifests of data sets."""
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from domainadaptor.lab.records.base import Count, RecordModel, StoredRecord
 
@@ -49,7 +49,7 @@ class PlannedTable(RecordModel):
     sample: str = ""  # how many images and seeds, in words
     show: str = "accuracy"  # the view that presents it
     corner: str = "method"
-    columns: tuple[str, ...]
+    columns: Annotated[tuple[str, ...], Field(min_length=1)]
     mean: bool = False  # whether a last column has the mean
     paper: PaperNumbers | None = None
     rows: tuple[PlannedRow, ...]

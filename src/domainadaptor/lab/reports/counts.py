@@ -70,10 +70,10 @@ def calibration_error(records: Iterable[EvaluationRecord], of: Answers = "after"
 
 
 def confusion(records: Iterable[EvaluationRecord], of: Answers = "after") -> Array | None:
-    """Return true class x answer, summed over records with the same classes."""
+    """Return true class x answer, summed over records; None if they have different numbers of classes."""
     name = "source_confusion" if of == "source" else "confusion"
     found = [matrix for score in scores(records) if (matrix := getattr(score, name))]
-    return np.sum(np.asarray(found), axis=0) if found else None
+    return np.sum(np.asarray(found), axis=0) if len({len(matrix) for matrix in found}) == 1 else None
 
 
 def class_accuracies(records: Sequence[EvaluationRecord]) -> list[tuple[str, float, float]]:

@@ -36,7 +36,7 @@ def render(draw: Callable[[], Any], formats: Sequence[str] = ("png",), dpi: int 
 
     metadata = {"png": {"Software": None}, "svg": {"Date": None}}
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # the font lacks a letter of a name
+        warnings.simplefilter("ignore", UserWarning)  # a name is very long, or the font lacks a letter of it
         figure = draw()
         files = {name: io.BytesIO() for name in formats}
         for name, file in files.items():

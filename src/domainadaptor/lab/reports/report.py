@@ -139,8 +139,8 @@ def _markdown(chapter: Chapter, figures: Collection[str], *, page: bool = False)
 
 
 def _csv(frame: pd.DataFrame) -> str:
-    safe = frame.map(lambda value: csv_text(value) if isinstance(value, str) else value)
-    return str(safe.to_csv(index=False, lineterminator="\n"))
+    texts = {name: column.map(csv_text) for name, column in frame.items() if column.map(type).eq(str).all()}
+    return str(frame.assign(**texts).to_csv(index=False, lineterminator="\n"))
 
 
 def _save(files: dict[str, str | bytes], output: Path) -> list[Path]:

@@ -86,7 +86,7 @@ def _mean(at: Array, known: list[Array], lines: list[tuple[float, ...]]) -> Arra
 
 
 def _mean_effect(own: Sequence[TemperatureEffect]) -> TemperatureEffect | None:
-    if not own:
+    if len({len(entry.plain) for entry in own}) != 1:  # none, or of different numbers of classes
         return None
     weights = [entry.images for entry in own]
     plain, scaled = (np.average([getattr(entry, name) for entry in own], 0, weights) for name in ("plain", "scaled"))
