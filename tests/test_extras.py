@@ -75,7 +75,7 @@ def test_each_part_imports_what_its_extra_declares():
     core = [path for path in SOURCE.rglob("*.py") if path not in (*lab, *cli, *page, *serve)]
     found = declared()
     assert imports_of(*core) == found[""] == {"torch"}
-    assert imports_of(*lab) == found[""] | found["lab"]
+    assert imports_of(*lab) == found[""] | found["lab"] | found["hf"]
     assert imports_of(*cli) <= found[""] | found["lab"] | found["cli"]
     assert imports_of(*page) <= found[""] | found["lab"] | found["page"]
     # uvicorn parses with h11, FastAPI is built on starlette, and starlette parses forms with python-multipart.

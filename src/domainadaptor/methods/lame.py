@@ -83,7 +83,7 @@ def lame(
     statistics: t.Statistics = "source",
     head: t.Head = None,
 ) -> Adaptor:
-    """Make similar images agree; for labels that come in runs.
+    """Make similar images agree, for labels in runs.
 
     The logits are log-probabilities; the weights stay as they are. With the authors' default, "rbf", it is meant for
     streams whose labels come in runs, and may give all images of a shuffled batch one answer.

@@ -84,7 +84,7 @@ def test_float16_bodies_are_cast(published):
 def test_heads_of_every_kind_are_new(name):
     """Convolutions, auxiliary heads, several layers, and one that is called like our extra heads."""
     plan = find_network(name)
-    network, trained = plan.build(3), {key: torch.ones(shape) for key, shape in plan._shapes(1000).items()}
+    network, trained = plan.build(3), {key: torch.ones(t.shape) for key, t in plan.outline(1000).items()}
     fresh = load_backbone(network, trained, plan, "w")
     state = network.state_dict()
     assert fresh

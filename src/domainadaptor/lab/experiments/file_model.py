@@ -1,10 +1,10 @@
 """The types of TOML tables, and sentences about what is wrong with them."""
 
 import reprlib
-from typing import Annotated, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field, JsonValue
-from pydantic_core import ErrorDetails
 
 from domainadaptor.lab.records.base import RecordModel
 from domainadaptor.options import suggestion
@@ -33,7 +33,7 @@ class FileModel(RecordModel):
     """A table of a TOML file."""
 
 
-def sentence(detail: ErrorDetails, parts: dict[str, type[FileModel]], whole: type[FileModel]) -> str:
+def sentence(detail: Mapping[str, Any], parts: dict[str, type[FileModel]], whole: type[FileModel]) -> str:
     """Return where, what was expected and what came; `parts` are the models of named or numbered tables."""
     place = [str(part) for part in detail["loc"] if not str(part).startswith("function-")]
     where, model = "", whole
