@@ -298,7 +298,7 @@ class _Process:
 
 
 def _settle(job: Job, outcome: "tuple[dict[str, Any], bytes] | Exception") -> None:
-    with suppress(InvalidStateError):  # nobody waits any more
+    with suppress(InvalidStateError):  # no caller waits any more
         if isinstance(outcome, Exception):
             job.answer.set_exception(outcome)
         else:

@@ -59,7 +59,7 @@ class ServeSettings(BaseSettings):
             return False
 
     def check_token(self) -> None:
-        """Raise BadOption if other machines could connect without a token that nobody chose to leave out."""
+        """Raise BadOption if other machines can connect without a token, unless --no-token was passed."""
         if self.token is not None and not self.token.get_secret_value():
             raise BadOption(f"{PREFIX}TOKEN is empty. Set a secret, or unset it")
         if self.token is None and not self.no_token and not self.is_loopback:
