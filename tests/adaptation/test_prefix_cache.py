@@ -62,7 +62,7 @@ METHODS = {
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("odd", ODD)
-def test_the_answer_is_that_of_all_computed_anew(odd, method):
+def test_the_answer_is_that_of_all_computed_again(odd, method):
     torch.manual_seed(0)
     network = stir(Odd(odd, spelled=False))
     spelled = Odd(odd, spelled=True).eval()
@@ -202,17 +202,17 @@ LATER = {
 
 @pytest.mark.parametrize("method", LATER)
 @pytest.mark.parametrize("odd", DEEP)
-def test_with_later_layers_alone_the_answer_is_that_of_all_computed_anew(monkeypatch, odd, method):
+def test_with_later_layers_alone_the_answer_is_that_of_all_computed_again(monkeypatch, odd, method):
     torch.manual_seed(0)
     network = stir(Deep(odd))
     mine = da.adapt(network, method, adapt_from=0.9, **LATER[method])
     monkeypatch.setattr("domainadaptor.adaptation.prefix_cache._before_learning", lambda _: [])
-    anew = da.adapt(network, method, adapt_from=0.9, **LATER[method])
+    fresh = da.adapt(network, method, adapt_from=0.9, **LATER[method])
     for seed in range(3):
         images = batch(8, 3, 9, 9, seed=seed)
         images[0, 0, 0, 0] = 200.0 if seed else 0.0
         results = []
-        for adaptor in (mine, anew):
+        for adaptor in (mine, fresh):
             torch.manual_seed(seed)
             results.append(adaptor.adapt(images))
         assert torch.equal(results[0].logits, results[1].logits)
@@ -220,7 +220,7 @@ def test_with_later_layers_alone_the_answer_is_that_of_all_computed_anew(monkeyp
         assert results[0].alpha == results[1].alpha
         assert results[0].note == results[1].note
         assert not torch.equal(results[0].logits, results[0].before)
-    one, other = mine.state_dict(), anew.state_dict()
+    one, other = mine.state_dict(), fresh.state_dict()
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
