@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from domainadaptor.adaptation.adaptive_network import AdaptiveNetwork as AdaptiveNetwork
     from domainadaptor.adaptation.adaptor import Adaptor as Adaptor
     from domainadaptor.adaptation.batch import predict as predict
+    from domainadaptor.adaptation.calibrate import Calibration as Calibration
+    from domainadaptor.adaptation.calibrate import calibrate as calibrate
     from domainadaptor.adaptation.ema import EmaPrediction as EmaPrediction
     from domainadaptor.adaptation.ema import update_ema as update_ema
     from domainadaptor.adaptation.guard import CollapseGuard as CollapseGuard
@@ -55,6 +57,7 @@ _HOMES = {
     "adaptation.adaptive_network": ("AdaptiveNetwork",),
     "adaptation.adaptor": ("Adaptor",),
     "adaptation.batch": ("predict",),
+    "adaptation.calibrate": ("Calibration", "calibrate"),
     "adaptation.ema": ("EmaPrediction", "update_ema"),
     "adaptation.guard": ("CollapseGuard",),
     "adaptation.logits": ("OutputReader", "finite", "in_loss_precision"),
