@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from domainadaptor.adaptation.logits import OutputReader as OutputReader
     from domainadaptor.adaptation.logits import finite as finite
     from domainadaptor.adaptation.logits import in_loss_precision as in_loss_precision
+    from domainadaptor.adaptation.logits import rows as rows
     from domainadaptor.adaptation.losses import entropy as entropy
     from domainadaptor.adaptation.objective import LogitLoss as LogitLoss
     from domainadaptor.adaptation.objective import Objective as Objective
@@ -60,7 +61,7 @@ _HOMES = {
     "adaptation.calibrate": ("Calibration", "calibrate"),
     "adaptation.ema": ("EmaPrediction", "update_ema"),
     "adaptation.guard": ("CollapseGuard",),
-    "adaptation.logits": ("OutputReader", "finite", "in_loss_precision"),
+    "adaptation.logits": ("OutputReader", "finite", "in_loss_precision", "rows"),
     "adaptation.losses": ("entropy",),
     "adaptation.objective": ("LogitLoss", "Objective"),
     "adaptation.predictor": ("Predictor",),

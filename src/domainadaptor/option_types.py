@@ -78,10 +78,10 @@ Variance = Annotated[
     Literal["unbiased", "biased"], Option("Estimator of the batch variance; BatchNorm normalizes with the biased one.")
 ]
 Alpha = Annotated[
-    Literal["code", "paper", "code-reversed", "paper-reversed"] | float,
+    Literal["code", "paper", "code-reversed", "paper-reversed", "shift"] | float,
     Option(
         'Weight of the source statistics: "code" (rule of the authors\' program), "paper" (printed rule), either one '
-        "reversed, or a fixed number.",
+        'reversed, "shift" (rule of `auto`), or a fixed number.',
         ge=0,
         le=1,
     ),

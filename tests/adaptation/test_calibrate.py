@@ -33,7 +33,7 @@ def literal(images, sizes, share=None):
         seen[name] += list(h)
         stacked = torch.stack(seen[name])
         source = [p[f"{name}.running_mean"], p[f"{name}.running_var"]]
-        weight = share_of(literal_shift(stacked, source)) if share is None else share
+        weight = float(share_of(torch.tensor(literal_shift(stacked, source)), len(stacked))) if share is None else share
         values = stacked.transpose(0, 1).flatten(1)
         target = [values.mean(1), values.var(1, correction=1)]
         mean, var = found[name] = [(1 - weight) * s + weight * t for s, t in zip(source, target, strict=True)]

@@ -17,7 +17,7 @@ from domainadaptor.options import coerce_options
 
 def adapt(
     network: nn.Module,
-    method: str | Callable[..., Adaptor] = "domainadaptor-t",
+    method: str | Callable[..., Adaptor] = "auto",
     *,
     output: OutputReader | None = None,
     multilabel: bool = False,

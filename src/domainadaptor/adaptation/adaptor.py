@@ -287,7 +287,7 @@ class Adaptor(nn.Module, ABC):
         if inputs and self.accepts == "logits":
             raise BadBatch(
                 f"Expected images alone, got {len(inputs)} more: this method may pass other images to the network, "
-                "which these would not belong to. Use a method such as adamixbn, tent or domainadaptor-t."
+                "which these would not belong to. Use a method such as auto, adamixbn or tent."
             )
         self._main.inputs = inputs
         if self._main.weights and not self._guard.knows and len(images) > 0:

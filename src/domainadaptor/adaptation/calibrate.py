@@ -142,4 +142,8 @@ class Calibration:
     def _share_of(self, sums: ImageSums, source: Moments) -> float:
         if sums.values < 2:  # a single value has no variance
             return 0.0
-        return share_of(sums.shift(source)) if self._share is None else float(self._share)
+        return (
+            float(share_of(torch.tensor(sums.shift(source)), sums.images))
+            if self._share is None
+            else float(self._share)
+        )

@@ -35,6 +35,16 @@ def random_views(images: Tensor, count: int, generator: torch.Generator, area: t
     return views
 
 
+def zoomed(images: Tensor, margin: float) -> Tensor:
+    """Return images (N, C, H, W) at their own size, without `margin` of each side, or with as much more if negative."""
+    height, width = images.shape[-2:]
+    rows, columns = (round(margin * side) for side in (height, width))
+    if rows == columns == 0:
+        return images
+    framed = F.pad(images, (-columns, -columns, -rows, -rows), mode="reflect" if margin < 0 else "constant")
+    return F.interpolate(framed, size=(height, width), mode="bilinear", align_corners=False)
+
+
 def rearranged(images: Tensor, rows: int, columns: int, orders: Tensor) -> Tensor:
     """Cut images (N, C, H, W) into equal patches and put patch orders[:, i] at position i."""
     count, channels, height, width = images.shape

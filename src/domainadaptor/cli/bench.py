@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import NETWORK, RUN, option
 
-_METHODS = ["adabn", "adamixbn", "tent", "domainadaptor-t", "domainadaptor-skd", "domainadaptor-aug"]
+_METHODS = ["auto", "adabn", "adamixbn", "tent", "domainadaptor-t", "domainadaptor-skd", "domainadaptor-aug"]
 Numbers = list[int] | None
 
 

@@ -18,7 +18,7 @@ def check(
     network: terminal.Network,
     weights: terminal.Weights = None,
     root: terminal.Root = None,
-    method: terminal.Method = "domainadaptor-t",
+    method: terminal.Method = "auto",
     option: MethodOptions = None,
     size: terminal.Size = None,
     device: terminal.Device = "auto",

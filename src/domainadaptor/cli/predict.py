@@ -30,7 +30,7 @@ def predict(
     mean: options.Mean = None,
     std: options.Std = None,
     root: terminal.Root = None,
-    method: terminal.Method = "domainadaptor-t",
+    method: terminal.Method = "auto",
     method_option: options.MethodOptions = None,
     source_images: Annotated[Path | None, option("DIR", _SOURCE, ADAPTATION)] = None,
     batch_size: terminal.BatchSize = 64,

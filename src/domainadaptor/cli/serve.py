@@ -7,7 +7,7 @@ from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import ADAPTATION, RUN, option
 
 _LIMIT = "A limit, such as max_images=32; docs/service.md has the list. Repeatable."
-_METHOD = "A method: see `domainadaptor methods`. Default: domainadaptor-t."
+_METHOD = "A method: see `domainadaptor methods`. Default: auto."
 _STREAM = "The method of streams. Default: --method if it can learn online, else tent."
 _NO_TOKEN = "Let everybody who can connect use the service."
 

@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from domainadaptor.norms.moments import Moments, unbiased_factor
 
-_CHANCE = 0.15  # shifts up to this are also seen on images like the training images
-_HALF = 0.1  # a shift this far above chance gets half of the largest share
-_LARGEST = 0.5  # share of target statistics
+_LARGEST = 0.4  # share of target statistics
+_HALF = 0.1  # a shift of this size gets half of that, with many images
 
 
 class ImageSums(NamedTuple):
@@ -54,15 +54,39 @@ class ImageSums(NamedTuple):
             of_images = self.variances - 2 * deviation * self.deviations + self.images * target.var
             spread = spread + of_images.mean().clamp(min=0) / self.images
             distance = distance + (source.var.sqrt() - deviation).square().mean()
-        if spread <= 0:  # one image, or the same one again and again
+        if self.images == 1 or spread <= 0:  # one image, or the same one again and again
             return 0.0
-        return float(distance / spread) - 1 / self.images
+        return float(distance / spread) - 1 / (self.images - 1)
 
     def _variance_of_means(self) -> Tensor:
         return (self.squared_means / self.images - (self.means / self.images).square()).clamp(min=0)
 
 
-def share_of(shift: float) -> float:
-    """Return how much of the target statistics to use in a layer with this shift."""
-    excess = max(0.0, shift - _CHANCE)
-    return _LARGEST * excess / (excess + _HALF)
+def batch_shift(images: Moments, batch: Moments, source: Moments, deviations: bool) -> Tensor:
+    """Return the shift of one batch as `ImageSums.shift` defines it, on the batch's device.
+
+    Args:
+        images: Moments of each image, (N, C).
+        batch: Moments of the batch, (C,).
+        source: Those of the source model.
+        deviations: Whether an image has several values per channel, so that it has a deviation of its own.
+    """
+
+    def distance(one: Moments) -> Tensor:
+        means = (one.mean - batch.mean).square().mean()
+        return means + (one.var.sqrt() - batch.var.sqrt()).square().mean() if deviations else means
+
+    if len(images.mean) == 1:
+        return batch.mean.new_zeros(())
+    spread = distance(images)
+    return torch.where(spread > 0, distance(source) / spread - 1 / (len(images.mean) - 1), 0.0)
+
+
+def share_of(shift: Tensor, images: int) -> Tensor:
+    """Return how much of the target statistics to use in a layer with this shift, measured on so many images.
+
+    The fewer there are, the less certain are shift and statistics: a shift of 1 / images counts as none, and half of
+    the largest share needs a larger one. All constants were chosen on development sets (docs/auto.md).
+    """
+    certain = (shift - 1 / images).clamp(min=0)
+    return _LARGEST * certain / (certain + _HALF + 2 / images)

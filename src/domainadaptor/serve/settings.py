@@ -27,7 +27,7 @@ class ServeSettings(BaseSettings):
     classes: str | None = None
     size: int | None = None
     root: str | None = None
-    method: str = "domainadaptor-t"
+    method: str = "auto"
     options: dict[str, str] = {}
     stream_method: str | None = None
     device: str = "cpu"

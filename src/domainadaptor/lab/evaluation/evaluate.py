@@ -26,7 +26,7 @@ Method: TypeAlias = str | Callable[..., Adaptor] | tuple[str | Callable[..., Ada
 def evaluate(
     network: nn.Module,
     data: Any,
-    methods: Sequence[str] | Mapping[str, Method] = ("source", "domainadaptor-t"),
+    methods: Sequence[str] | Mapping[str, Method] = ("source", "auto"),
     *,
     transform: Transform | None = None,
     classes: Sequence[str] = (),
