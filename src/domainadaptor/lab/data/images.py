@@ -79,9 +79,10 @@ class FolderImages:
         batch_size: int = 64,
     ) -> None:
         self._folder, self._transform, self._batch_size = folder, transform, batch_size
+        self.skipped: dict[str, str] = {}  # file -> reason; corrupt images are added when they are read
         files = list_files(folder)
         order = torch.randperm(len(files), generator=torch.Generator().manual_seed(seed)).tolist()
-        images = (files[at] for at in order if _is_image(files[at], folder))
+        images = (files[at] for at in order if self._is_image(files[at]))
         self._files = list(itertools.islice(images, limit))
         if not self._files:
             count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
@@ -97,7 +98,8 @@ class FolderImages:
         for path in self._files:
             try:
                 batch.append(self._transform(read_image(path, self._folder)))
-            except BadFile:
+            except BadFile as error:
+                self._skip(path, error)
                 continue
             if len(batch) == self._batch_size:
                 yield torch.stack(batch)
@@ -105,13 +107,16 @@ class FolderImages:
         if batch:
             yield torch.stack(batch)
 
+    def _is_image(self, path: Path) -> bool:
+        try:
+            check_image(path, self._folder)
+        except BadFile as error:
+            self._skip(path, error)
+            return False
+        return True
 
-def _is_image(path: Path, within: Path) -> bool:
-    try:
-        check_image(path, within)
-    except BadFile:
-        return False
-    return True
+    def _skip(self, path: Path, error: BadFile) -> None:
+        self.skipped[path.relative_to(self._folder).as_posix()] = str(error)
 
 
 def _walk(folder: Path) -> Iterator[Path]:

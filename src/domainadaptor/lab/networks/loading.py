@@ -44,6 +44,8 @@ class LoadedNetwork:
     sources: tuple[str, ...] = ()  # domains it was trained on
     head_bias: bool = True
     config: Mapping[str, Any] = field(default_factory=dict)  # of a Hugging Face model
+    file: Path | None = None  # with the weights
+    card: CheckpointCard | None = None  # of the checkpoint
 
     def preprocessing_sentence(self) -> str:
         """Return the preprocessing in words, and where it comes from."""
@@ -51,15 +53,11 @@ class LoadedNetwork:
 
     def to_checkpoint(self) -> Checkpoint:
         """Return a checkpoint with the weights, the classes and the preprocessing."""
-        card = CheckpointCard(
-            self.name,
-            self.classes,
-            self.preprocessing,
-            head_bias=self.head_bias,
-            config=dict(self.config),
-            note="; ".join(self.notes),
+        card = self.card or CheckpointCard(
+            self.name, self.classes, self.preprocessing, head_bias=self.head_bias, config=dict(self.config)
         )
-        return Checkpoint(card, self.network.state_dict())
+        card = replace(card, preprocessing=self.preprocessing, note="; ".join(self.notes))
+        return Checkpoint(card, self.network.state_dict(), self.heads)
 
     def with_inputs(self, inputs: InputOptions) -> "LoadedNetwork":
         """Return the same with the user's preprocessing."""
@@ -128,6 +126,8 @@ def _from_checkpoint(network: str, inputs: InputOptions) -> LoadedNetwork:
         dataset=card.dataset,
         recipe=card.recipe,
         sources=card.sources,
+        file=path,
+        card=card,
     )
 
 
@@ -154,7 +154,7 @@ def _pretrained(spec: NetworkSpec, inputs: InputOptions, root: Path | None) -> L
     own, notes = found.preprocessing, [found.note] if found.note else []
     if inputs.size not in (None, own.size):
         notes.append(f"these weights were trained on images of side {own.size}, not --size {inputs.size}")
-    return LoadedNetwork(built, spec.name, names, own, "of the published weights", tuple(notes))
+    return LoadedNetwork(built, spec.name, names, own, "of the published weights", tuple(notes), file=found.file)
 
 
 def _from_file(spec: NetworkSpec, path: Path, inputs: InputOptions) -> LoadedNetwork:
@@ -188,7 +188,7 @@ def _from_file(spec: NetworkSpec, path: Path, inputs: InputOptions) -> LoadedNet
             "(`domainadaptor pack`)"
         )
     return LoadedNetwork(
-        network, spec.name, names, usual, origin, tuple(notes), head_bias=head_bias, config=spec.config
+        network, spec.name, names, usual, origin, tuple(notes), head_bias=head_bias, config=spec.config, file=path
     )
 
 

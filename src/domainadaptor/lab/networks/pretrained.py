@@ -53,6 +53,7 @@ class PretrainedWeights(NamedTuple):
     """Published weights with their classes and preprocessing."""
 
     tensors: dict[str, Tensor]
+    file: Path
     origin: str  # for the record: no path of this machine
     note: str
     classes: tuple[str, ...]
@@ -73,7 +74,7 @@ def find_pretrained(spec: NetworkSpec, root: Path | None) -> PretrainedWeights:
         tensors = _named_by_order(tensors, spec, path)
     origin = f"{known.package or known.file.split('/')[0]}: {path.name}"
     preprocessing = replace(spec.preprocessing, resize=known.resize or spec.preprocessing.resize)
-    return PretrainedWeights(tensors, origin, known.note, known.classes or imagenet_classes(), preprocessing)
+    return PretrainedWeights(tensors, path, origin, known.note, known.classes or imagenet_classes(), preprocessing)
 
 
 def imagenet_classes() -> tuple[str, ...]:
