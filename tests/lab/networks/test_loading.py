@@ -8,10 +8,10 @@ from safetensors.torch import save_file
 import domainadaptor
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.preprocessing import Preprocessing, squashed
+from domainadaptor.lab.data.sets.imagenet import imagenet_classes
 from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, make_network, save_checkpoint
 from domainadaptor.lab.networks.inputs import InputOptions
 from domainadaptor.lab.networks.loading import load_network
-from domainadaptor.lab.networks.pretrained import imagenet_classes
 from domainadaptor.lab.networks.zoo import find_network
 from tests.conftest import batch, stir
 

@@ -17,10 +17,11 @@ from safetensors.torch import save_file
 from torch import nn
 
 from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.lab.data.sets.imagenet import imagenet_classes
 from domainadaptor.lab.networks import pretrained as module
 from domainadaptor.lab.networks.heads import remove_head_bias
 from domainadaptor.lab.networks.loading import load_network
-from domainadaptor.lab.networks.pretrained import find_pretrained, imagenet_classes, load_backbone
+from domainadaptor.lab.networks.pretrained import find_pretrained, load_backbone
 from domainadaptor.lab.networks.zoo import find_network
 from tests.conftest import batch, stir
 

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.preprocessing import Preprocessing
+from domainadaptor.lab.data.sets.imagenet import imagenet_classes
 from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, is_checkpoint, load_checkpoint
 from domainadaptor.lab.networks.heads import remove_head_bias
 from domainadaptor.lab.networks.inputs import CONFIG, InputOptions, WeightsConfig, read_config
-from domainadaptor.lab.networks.pretrained import find_pretrained, imagenet_classes
+from domainadaptor.lab.networks.pretrained import find_pretrained
 from domainadaptor.lab.networks.weights import (
     PICKLED,
     check_outline,

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import torchvision
 from torch import Tensor, nn
 
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.locate import ROOT_VARIABLE, data_roots
 from domainadaptor.lab.data.preprocessing import Preprocessing
+from domainadaptor.lab.data.sets.imagenet import imagenet_classes
 from domainadaptor.lab.networks.weights import EXTRA_HEADS, load_weights, match_names, read_weights
 from domainadaptor.lab.networks.zoo import NetworkSpec
 
@@ -75,11 +75,6 @@ def find_pretrained(spec: NetworkSpec, root: Path | None) -> PretrainedWeights:
     origin = f"{known.package or known.file.split('/')[0]}: {path.name}"
     preprocessing = replace(spec.preprocessing, resize=known.resize or spec.preprocessing.resize)
     return PretrainedWeights(tensors, path, origin, known.note, known.classes or imagenet_classes(), preprocessing)
-
-
-def imagenet_classes() -> tuple[str, ...]:
-    """Return the 1000 classes of ImageNet, in the order of the logits of published networks."""
-    return tuple(torchvision.models.ResNet18_Weights.DEFAULT.meta["categories"])
 
 
 def load_backbone(network: nn.Module, tensors: Mapping[str, Tensor], spec: NetworkSpec, origin: str) -> list[str]:
