@@ -11,7 +11,7 @@ from domainadaptor.lab.records.runs import EvaluationRecord, Score
 
 Answers = Literal["after", "before", "source"]  # after the step, before it, or of the source model
 Array = np.ndarray[Any, Any]
-_CORRUPTED = ("cifar10-c", "corrupted")  # data sets whose domains show the same images
+_CORRUPTED = ("cifar10-c", "imagenet-c", "corrupted")  # data sets whose domains show the same images
 
 
 def scores(records: Iterable[EvaluationRecord]) -> list[Score]:

@@ -59,9 +59,7 @@ def test_published_files(tmp_path, place, severity):
 def test_published_files_stay_on_disk(tmp_path):
     arrays(tmp_path)
     reader = open_dataset("cifar10-c", tmp_path).domains["fog"].read
-    from domainadaptor.lab.data.sets.cifar10_c import _load
-
-    assert isinstance(_load(reader.path), np.memmap)
+    assert isinstance(reader.pixels(), np.memmap)
     before = reader.stamp("")
     arrays(tmp_path, each=5)
     assert reader.stamp("") != before
@@ -110,8 +108,9 @@ def test_incomplete_and_wrong_files(tmp_path):
 @pytest.mark.parametrize("place", ["cifar10-jpeg/test", "cifar10/test", "test", "."])
 def test_made_from_images(tmp_path, place):
     images(tmp_path, place)
-    found = open_dataset("cifar10-c", tmp_path, severity=2, seed=7)
-    assert found.name == "cifar10-c-2"
+    jpeg = place.startswith("cifar10-jpeg")
+    found = open_dataset("cifar10-c", tmp_path, severity=2, jpeg=jpeg, seed=7)
+    assert found.name == ("cifar10-c-jpeg-2" if jpeg else "cifar10-c-2")
     assert tuple(found.domains) == ("clean", *CORRUPTIONS)
     assert found.classes == tuple(CLASSES)
     clean, name = found.domains["clean"], "frog/0001.png"
@@ -140,7 +139,8 @@ def test_each_image_has_noise_of_its_own(tmp_path):
 def test_nothing_there(tmp_path):
     plant(tmp_path, "test/airplane", "pacs")
     with pytest.raises(
-        BadFile, match=r"which has pacs/, test/.*: expected labels.npy and 15 files.*cifar10/test/<class>/"
+        BadFile,
+        match=r"which has pacs/, test/.*: expected labels.npy and 15 files.*test.npz or in cifar10/test/<class>/",
     ):
         open_dataset("cifar10-c", tmp_path)
 
@@ -152,6 +152,23 @@ def test_severities_that_there_are_not(tmp_path, severity):
 
 
 def test_real_images(data_root):
-    found = open_dataset("cifar10-c", data_root)
-    assert {len(domain.examples) for domain in found.domains.values()} == {10_000}
-    assert found.domains["jpeg_compression"].read("ship/0000.jpg").size == (32, 32)
+    jpegs = open_dataset("cifar10-c", data_root, jpeg=True)
+    assert {len(domain.examples) for domain in jpegs.domains.values()} == {10_000}
+    assert jpegs.domains["jpeg_compression"].read("ship/0000.jpg").size == (32, 32)
+
+
+def test_lossless_images_are_preferred(tmp_path):
+    images(tmp_path, "cifar10/test")
+    pixels = np.random.default_rng(1).integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
+    np.savez_compressed(tmp_path / "cifar10" / "test.npz", images=pixels, labels=np.arange(4))
+    found = open_dataset("cifar10-c", tmp_path)
+    assert [example.label for example in found.domains["fog"].examples] == [0, 1, 2, 3]
+    assert np.array_equal(found.domains["clean"].read("00002"), pixels[2])
+    expected = corrupt(Image.fromarray(pixels[2]), "contrast", 5, constants="cifar")
+    assert found.domains["contrast"].read("00002").tobytes() == expected.tobytes()
+
+
+def test_jpeg_files_are_offered_where_they_are_the_only_ones(tmp_path):
+    images(tmp_path, "cifar10-jpeg/test")
+    with pytest.raises(BadFile, match="Pass jpeg=true to start from cifar10-jpeg/test"):
+        open_dataset("cifar10-c", tmp_path)
