@@ -11,6 +11,7 @@ LIMITS = {
     "max_bytes": 400_000,
     "max_images": 16,
     "max_pixels": 1_000_000,
+    "max_models": 3,
     "max_streams": 4,
     "queue": 4,
     "time_limit": 10,

@@ -4,9 +4,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as AnyHTTPException
@@ -17,13 +17,13 @@ import domainadaptor
 from domainadaptor.serve.gate import Gate
 from domainadaptor.serve.metrics import Metrics
 from domainadaptor.serve.pool import Busy, Job, OutOfTime, Place, Unavailable, WorkerLost, WorkerPool
-from domainadaptor.serve.schemas import BatchPrediction, ImagesRequest, InferRequest, NewStream, Problem
+from domainadaptor.serve.schemas import BatchPrediction, ImagesRequest, InferRequest, NewModel, NewStream, Problem
+from domainadaptor.serve.sessions import NoSuchSession, SessionEnded, Sessions
 from domainadaptor.serve.settings import ServeSettings
-from domainadaptor.serve.streams import NoSuchStream, StreamEnded, Streams
 
 _SWEEP_EVERY = 1.0  # seconds
 _ENDED = (
-    "This stream has ended: it was closed, was not used for too long, made room for another, or was lost with its "
+    "This {} has ended: it was closed, was not used for too long, made room for another, or was lost with its "
     "worker process. Start a new one."
 )
 _ANSWERS: dict[type[Exception], tuple[int, str]] = {
@@ -31,12 +31,13 @@ _ANSWERS: dict[type[Exception], tuple[int, str]] = {
     Unavailable: (503, "No worker is ready."),
     OutOfTime: (504, "The request took longer than the time limit."),
     WorkerLost: (500, "The request ended its worker process twice."),
-    NoSuchStream: (404, "There is no such stream."),
-    StreamEnded: (410, _ENDED),
+    NoSuchSession: (404, "There is no such {}."),
+    SessionEnded: (410, _ENDED),
     RequestValidationError: (400, "A parameter in the URL is invalid."),
     ClientDisconnect: (499, "The client has left."),
     Exception: (500, "Internal error."),
 }
+_Session = tuple[Sessions, str] | None  # a stream or a calibrated model, by its id
 _FORM = {"type": "object", "additionalProperties": {"type": "string", "format": "binary"}}
 
 
@@ -45,40 +46,68 @@ class Service:
 
     def __init__(self, settings: ServeSettings, pool: WorkerPool, about: dict[str, Any]) -> None:
         self._settings, self._pool, self._about = settings, pool, about
-        self._streams = Streams(settings.max_streams, settings.stream_timeout, self._forget)
+        self._streams = Sessions("stream", settings.max_streams, settings.stream_timeout, self._forget)
+        self._models = Sessions("model", settings.max_models, settings.model_timeout, self._forget)
         self._buffered = 0  # bytes of all bodies that are being received or wait
         self.metrics = Metrics()
         self.metrics.watch("queue", "Requests that wait for a worker.", lambda: pool.waiting)
         self.metrics.watch("workers", "Workers that are ready.", lambda: len(pool.places))
         self.metrics.watch("worker_restarts", "Workers that were started again.", lambda: pool.restarts)
         self.metrics.watch("streams", "Open streams.", lambda: len(self._streams))
+        self.metrics.watch("models", "Calibrated models.", lambda: len(self._models))
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """End unused streams while the service runs, and the workers afterwards."""
+        """End unused streams and models while the service runs, and the workers afterwards."""
 
         async def sweep() -> None:
             while True:
                 await asyncio.sleep(_SWEEP_EVERY)
-                self._streams.sweep(self._pool.places)
+                for sessions in (self._streams, self._models):
+                    sessions.sweep(self._pool.places)
 
         sweeping = asyncio.create_task(sweep())
         yield
         sweeping.cancel()
         await asyncio.to_thread(self._pool.close)
 
-    async def predict(self, request: Request, stream: str | None = None, alpha: bool = False) -> Response:
+    async def predict(
+        self, request: Request, stream: str | None = None, model: str | None = None, alpha: bool = False
+    ) -> Response:
         """Predict the images of one request as one batch; within it, images influence each other."""
         order = {"kind": "predict", "content_type": request.headers.get("content-type", ""), "alpha": alpha}
-        return await self._batch(request, order, stream)
+        _, answer = await self._batch(request, order, self._session(stream, model))
+        return answer
 
     async def infer(self, request: Request, name: str, stream: str | None = None) -> Response:
         """Predict a tensor of normalized images as one batch."""
-        self._check_name(name)
+        session = self._session(stream, name)
         header = request.headers.get("inference-header-content-length")
         if header is not None and not (header.isascii() and header.isdigit() and len(header) < 12):
             raise HTTPException(400, "Inference-Header-Content-Length is not a number.")
-        return await self._batch(request, {"kind": "infer", "header": header and int(header)}, stream)
+        _, answer = await self._batch(request, {"kind": "infer", "header": header and int(header)}, session)
+        return answer
+
+    async def calibrate(self, request: Request, share: Annotated[float | None, Query(ge=0, le=1)] = None) -> Response:
+        """Calibrate the network on the images of one request; return the name of a new model that predicts with it."""
+        name, taken = self._models.new_id(), None
+        order = {"kind": "calibrate", "content_type": request.headers.get("content-type", ""), "share": share}
+        try:
+            job, answer = await self._batch(request, {**order, "name": name}, None)
+            if answer.status_code == 201:
+                taken = job.taken
+        finally:
+            if taken is not None:
+                self._models.keep(name, taken)
+            else:  # the client may have left while a worker was at it
+                for place in self._pool.places:
+                    self._forget(name, place)
+        return answer
+
+    async def delete_model(self, name: str) -> Response:
+        """Delete a calibrated model."""
+        self._models.close(name, self._pool.places)
+        return Response(status_code=204)
 
     async def open_stream(self) -> NewStream:
         """Start a stream: its batches are adapted online, each after what the earlier ones taught."""
@@ -109,12 +138,13 @@ class Service:
         return {"name": "domainadaptor", "version": domainadaptor.__version__, "extensions": ["binary_tensor_data"]}
 
     async def model_metadata(self, name: str) -> dict[str, Any]:
-        """Describe the tensors of the model."""
-        self._check_name(name)
+        """Describe the tensors of a model."""
+        session = self._session(None, name)
+        self._place(session)
         size, classes = self._about["size"], len(self._about["classes"])
         images = {"name": "images", "datatype": "FP32", "shape": [-1, 3, size, size]}
         outputs = [{"name": n, "datatype": "FP32", "shape": [-1, classes]} for n in ("logits", "source_logits")]
-        parameters = {"method": self._about["method"], "classes": self._about["classes"]}
+        parameters = {"method": "calibrate" if session else self._about["method"], "classes": self._about["classes"]}
         return {
             "name": name,
             "versions": [],
@@ -125,17 +155,17 @@ class Service:
         }
 
     async def model_ready(self, name: str) -> Response:
-        """Tell whether the model is ready."""
-        self._check_name(name)
+        """Tell whether a model is ready."""
+        self._place(self._session(None, name))
         return await self.ready()
 
     async def show_metrics(self) -> Response:
         """Return the metrics for Prometheus."""
         return Response(self.metrics.page(), media_type="text/plain; version=0.0.4")
 
-    async def _batch(self, request: Request, order: dict[str, Any], stream: str | None) -> Response:
+    async def _batch(self, request: Request, order: dict[str, Any], session: _Session) -> tuple[Job, Response]:
         """Receive a request, let a worker answer it, and count what happened."""
-        self._place(stream)
+        self._place(session)
         self._pool.check_room()
         start, taken = time.perf_counter(), 0
         pieces = []
@@ -149,17 +179,18 @@ class Service:
                 if self._buffered > self._settings.max_buffer:
                     raise HTTPException(503, "Too many bytes wait for workers.", {"Retry-After": "1"})
             received = time.perf_counter() - start
-            place = self._place(stream)  # again: the stream may have ended while its batch was sent
-            job = Job({**order, "stream": stream, "id": request.scope["request_id"]}, b"".join(pieces), place)
+            place = self._place(session)  # again: it may have ended while its batch was sent
+            named = {"stream": None, "model": None, **({session[0].what: session[1]} if session else {})}
+            job = Job({**order, **named, "id": request.scope["request_id"]}, b"".join(pieces), place)
             pieces.clear()
-            head, content = await self._answer(request, job)
+            head, content = await self._answer(request, job, session)
         finally:
             pieces.clear()  # an error holds this frame until its answer is sent
             self._buffered -= taken
         self._count(request, head, {"receive": received, "queue": job.waited, **head.get("seconds", {})})
-        return Response(content, head["status"], head["headers"])
+        return job, Response(content, head["status"], head["headers"])
 
-    async def _answer(self, request: Request, job: Job) -> tuple[dict[str, Any], bytes]:
+    async def _answer(self, request: Request, job: Job, session: _Session) -> tuple[dict[str, Any], bytes]:
         """Wait for a worker; drop the job if the client leaves before one has begun it."""
         self._pool.submit(job)
         answer = asyncio.wrap_future(job.answer)
@@ -170,9 +201,9 @@ class Service:
                 raise ClientDisconnect
             return answer.result()
         except WorkerLost:
-            if job.place is None:
+            if session is None:
                 raise
-            raise StreamEnded from None
+            raise SessionEnded(session[0].what) from None
         finally:
             leaving.cancel()
             self._pool.discard(job)
@@ -186,16 +217,20 @@ class Service:
         rounded = {phase: round(value, 4) for phase, value in seconds.items()}
         request.scope["facts"] = {"images": head.get("images", 0), "phases": rounded}
 
-    def _place(self, stream: str | None) -> Place | None:
-        return None if stream is None else self._streams.find(stream, self._pool.places)
+    def _session(self, stream: str | None, model: str | None) -> _Session:
+        """Return the stream or the calibrated model that a request is for, if it is for one."""
+        if model is None or model == self._about["name"]:
+            return None if stream is None else (self._streams, stream)
+        if stream is not None:
+            raise HTTPException(400, "A calibrated model has no streams: leave out the model or the stream.")
+        return self._models, model
 
-    def _check_name(self, name: str) -> None:
-        if name != self._about["name"]:
-            raise HTTPException(404, "There is no such model.")
+    def _place(self, session: _Session) -> Place | None:
+        return None if session is None else session[0].find(session[1], self._pool.places)
 
-    def _forget(self, stream: str, place: Place) -> None:
+    def _forget(self, name: str, place: Place) -> None:
         if place in self._pool.places:
-            self._pool.submit(Job({"kind": "forget", "stream": stream}, place=place), internal=True)
+            self._pool.submit(Job({"kind": "forget", "name": name}, place=place), internal=True)
 
 
 def make_app(service: Service, settings: ServeSettings) -> ASGIApp:
@@ -218,6 +253,13 @@ def make_app(service: Service, settings: ServeSettings) -> ASGIApp:
     tensors = {"application/json": {"schema": InferRequest.model_json_schema()}}
     routes: list[tuple[str, str, Callable[..., Any], dict[str, Any]]] = [
         ("POST", "/predict", service.predict, {"response_model": BatchPrediction, "openapi_extra": _body(images)}),
+        (
+            "POST",
+            "/calibrate",
+            service.calibrate,
+            {"response_model": NewModel, "status_code": 201, "openapi_extra": _body(images)},
+        ),
+        ("DELETE", "/models/{name}", service.delete_model, {"status_code": 204}),
         ("POST", "/streams", service.open_stream, {"status_code": 201}),
         ("POST", "/streams/{id}/reset", service.reset_stream, {"status_code": 204}),
         ("DELETE", "/streams/{id}", service.close_stream, {"status_code": 204}),
@@ -243,5 +285,7 @@ async def _problem(request: Request, error: Exception) -> Response:
     if isinstance(error, AnyHTTPException):
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     status, text = _ANSWERS.get(type(error), _ANSWERS[Exception])
+    if isinstance(error, NoSuchSession | SessionEnded):
+        text = text.format(*error.args)
     wait = getattr(error, "retry_after", 1)
     return JSONResponse({"error": text}, status, {"Retry-After": str(wait)} if status in (429, 503) else None)

@@ -17,7 +17,7 @@ class Metrics:
         self.requests = Counter("requests", "Answers by route and status.", ["route", "status"], **common)
         self.seconds = Histogram("request_seconds", "From headers to answer.", ["route"], buckets=_SECONDS, **common)
         self.phases = Histogram(
-            "phase_seconds", "Receive, queue, decode, source, adapt.", ["phase"], buckets=_SECONDS, **common
+            "phase_seconds", "Receive, queue, decode, source, adapt, calibrate.", ["phase"], buckets=_SECONDS, **common
         )
         self.images = Counter("images", "Images that were predicted.", **common)
         self.fell_back = Counter("fall_backs", "Batches that only the source model predicted.", **common)

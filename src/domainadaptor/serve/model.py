@@ -11,11 +11,13 @@ from torch import Tensor
 
 import domainadaptor
 from domainadaptor import Adaptation, Adaptor
+from domainadaptor.adaptation.calibrate import FEW, FEWEST, Calibration
 from domainadaptor.catalog import method_info, method_options
 from domainadaptor.errors import AdaptationError, BadOption
 from domainadaptor.lab.method_inputs import options_from
 from domainadaptor.lab.networks.inputs import InputOptions, read_classes
 from domainadaptor.lab.networks.loading import load_network
+from domainadaptor.serve.schemas import LayerStatistics, NewModel
 from domainadaptor.serve.settings import ServeSettings
 
 _STREAM_METHOD = "tent"  # where the method of plain requests keeps nothing between batches
@@ -52,6 +54,7 @@ class ServedModel:
             raise BadOption(f"{self.method} keeps what it learns and has no option reset_every, so it cannot be served")
         self._new_stream()  # what is wrong with it is reported now
         self._streams: dict[str, Adaptor] = {}
+        self._calibrated: dict[str, Adaptor] = {}
         self._probe = torch.randn(4, 3, self.size, self.size, generator=torch.Generator().manual_seed(0))
         self._expected = self._plain(self._probe.to(self.device))
 
@@ -66,22 +69,38 @@ class ServedModel:
             "notes": list(self._notes),
         }
 
-    def predict(self, images: Tensor, stream: str | None) -> Answer:
-        """Predict a batch, with the source model and after adaptation."""
+    def predict(self, images: Tensor, stream: str | None, calibrated: str | None = None) -> Answer:
+        """Predict a batch, with the source model and after adaptation; or with a calibrated model in place of that."""
         if stream is not None and stream not in self._streams:
             self._streams[stream] = self._new_stream()
         adaptor = self._plain if stream is None else self._streams[stream]
+        of_source = adaptor
+        if calibrated is not None:
+            of_source, adaptor = self._plain, self._calibrated[calibrated]
         images = images.to(self.device)
         start = time.perf_counter()
-        source = adaptor.source_logits(images).cpu()
+        source = of_source.source_logits(images).cpu()
         middle = time.perf_counter()
         result = adaptor.adapt(images)
         result = replace(result, logits=result.logits.detach().cpu())
         return Answer(source, result, {"source": middle - start, "adapt": time.perf_counter() - middle})
 
-    def forget(self, stream: str) -> None:
-        """Drop what a stream learned; it starts over from the source model if it is used again."""
-        self._streams.pop(stream, None)
+    def calibrate(self, images: Tensor, share: float | None, name: str) -> NewModel:
+        """Keep a network that is calibrated on a batch, under a name."""
+        calibration = Calibration(self._network, share=share)
+        calibration.add(images.to(self.device))
+        plain = calibration.network()
+        for parameter, ours in zip(plain.parameters(), self._network.parameters(), strict=True):
+            parameter.data = ours.data  # only the statistics take memory
+        self._calibrated[name] = domainadaptor.adapt(plain, "source")
+        layers = {layer.name: LayerStatistics(shift=layer.shift, share=layer.share) for layer in calibration.layers()}
+        note = FEW.format(images=len(images)) if len(images) < FEWEST else None
+        return NewModel(name=name, images=len(images), layers=layers, note=note)
+
+    def forget(self, name: str) -> None:
+        """Drop a calibrated model, or what a stream learned; that starts over from the source model if used again."""
+        self._streams.pop(name, None)
+        self._calibrated.pop(name, None)
 
     def check(self) -> None:
         """Raise AdaptationError if the network no longer predicts what it did at the start."""

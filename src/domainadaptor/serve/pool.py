@@ -60,11 +60,15 @@ class Place:
 
 @dataclass(eq=False)
 class Job:
-    """A request on its way to a worker; `place` is set where only that process can answer it."""
+    """A request on its way to a worker; `place` is set where only that process can answer it.
+
+    `taken` is the process that has begun it.
+    """
 
     order: dict[str, Any]
     body: bytes = b""
     place: Place | None = None
+    taken: Place | None = None
     answer: "Future[tuple[dict[str, Any], bytes]]" = field(default_factory=Future)
     queued: float = field(default_factory=time.perf_counter)
     waited: float = 0.0
@@ -132,8 +136,9 @@ class WorkerPool:
         return job
 
     def discard(self, job: Job) -> None:
-        """Drop a job whose client has left, unless a worker has begun it."""
+        """Drop a job whose client has left; if a worker has begun it, it is not tried again."""
         with self._change, suppress(ValueError):
+            job.tries = _TRIES
             self._jobs.remove(job)
 
     def _keep(self, number: int) -> None:
@@ -208,6 +213,7 @@ class WorkerPool:
             self._change.wait_for(lambda: self._closing or mine() is not None, _LOOK_EVERY)
             if (job := mine()) is not None:
                 self._jobs.remove(job)
+                job.taken = place
             return job
 
     def _ask(self, worker: "_Process", job: Job) -> int:

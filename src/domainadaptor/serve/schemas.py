@@ -56,6 +56,22 @@ class NewStream(BaseModel):
     method: str
 
 
+class LayerStatistics(BaseModel):
+    """What calibration found in one norm layer."""
+
+    shift: float  # squared distance from the source statistics; the unit is that between an image and all images
+    share: float  # of the new statistics
+
+
+class NewModel(BaseModel):
+    """A calibrated model; whoever knows the name can use it."""
+
+    name: str
+    images: int
+    layers: dict[str, LayerStatistics]
+    note: str | None = None
+
+
 class Problem(BaseModel):
     """Why a request was not answered."""
 

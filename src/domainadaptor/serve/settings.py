@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.errors import BadOption
 
 PREFIX = "DOMAINADAPTOR_SERVE_"
@@ -27,7 +28,7 @@ class ServeSettings(BaseSettings):
     classes: str | None = None
     size: int | None = None
     root: str | None = None
-    method: str = "auto"
+    method: str = DEFAULT_METHOD
     options: dict[str, str] = {}
     stream_method: str | None = None
     device: str = "cpu"
@@ -45,10 +46,12 @@ class ServeSettings(BaseSettings):
     max_buffer: int = Field(256 * _MEBIBYTE, ge=1)  # of all bodies that are being received or wait
     max_connections: int = Field(512, ge=1)
     max_streams: int = Field(64, ge=1)
+    max_models: int = Field(16, ge=1)  # calibrated ones
     queue: int = Field(16, ge=1)  # requests that wait for a worker
     time_limit: float = Field(60, gt=0)  # seconds that a worker may spend on a request
     client_timeout: float = Field(20, gt=0)  # seconds that a client may take to send a request, or to read the answer
     stream_timeout: float = Field(600, gt=0)  # seconds after which an unused stream ends
+    model_timeout: float = Field(3600, gt=0)  # seconds after which an unused calibrated model ends
 
     @property
     def is_loopback(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from domainadaptor.errors import AdaptationError, BadBatch
+from domainadaptor.errors import AdaptationError, BadBatch, UnsupportedNetwork
 from domainadaptor.lab.allocator import keep_freed_memory
 from domainadaptor.serve.dialects import Refused, read_images, read_tensors, write_predictions, write_tensors
 from domainadaptor.serve.logs import log_as_json
@@ -65,6 +65,7 @@ class Desk:
         self._kinds: dict[str, Callable[[Order, bytes], Reply]] = {
             "predict": self._predict,
             "infer": self._infer,
+            "calibrate": self._calibrate,
             "forget": self._forget,
             "check": self._check,
         }
@@ -75,7 +76,7 @@ class Desk:
             return self._kinds[order["kind"]](order, body)
         except Refused as refused:
             return _error(refused.status, refused.text)
-        except BadBatch as error:
+        except (BadBatch, UnsupportedNetwork) as error:
             return _error(400, str(error))
         except Exception as error:
             _log.exception("request failed", extra={"fields": {"id": order.get("id")}})
@@ -87,7 +88,7 @@ class Desk:
         start = time.perf_counter()
         images = read_images(order["content_type"], body, self._settings, self._model.transform)
         decoded = time.perf_counter() - start
-        answer = self._model.predict(images, order["stream"])
+        answer = self._model.predict(images, order["stream"], order["model"])
         head = _facts(answer, decoded) | {"headers": {"content-type": "application/json"}}
         return head, write_predictions(answer, self._model.classes, order["alpha"])
 
@@ -95,15 +96,24 @@ class Desk:
         start = time.perf_counter()
         request, images = read_tensors(body, order["header"], self._settings, self._model.size)
         decoded = time.perf_counter() - start
-        answer = self._model.predict(images, order["stream"])
-        content, header = write_tensors(answer, request, self._model.name)
+        answer = self._model.predict(images, order["stream"], order["model"])
+        content, header = write_tensors(answer, request, order["model"] or self._model.name)
         headers = {"content-type": "application/json"}
         if header is not None:
             headers = {"content-type": "application/octet-stream", "inference-header-content-length": str(header)}
         return _facts(answer, decoded) | {"headers": headers}, content
 
+    def _calibrate(self, order: Order, body: bytes) -> Reply:
+        start = time.perf_counter()
+        images = read_images(order["content_type"], body, self._settings, self._model.transform)
+        middle = time.perf_counter()
+        made = self._model.calibrate(images, order["share"], order["name"])
+        seconds = {"decode": middle - start, "calibrate": time.perf_counter() - middle}
+        head = {"status": 201, "seconds": seconds, "headers": {"content-type": "application/json"}}
+        return head, made.model_dump_json().encode()
+
     def _forget(self, order: Order, body: bytes) -> Reply:
-        self._model.forget(order["stream"])
+        self._model.forget(order["name"])
         return {"status": 204, "headers": {}}, b""
 
     def _check(self, order: Order, body: bytes) -> Reply:

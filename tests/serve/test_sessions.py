@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 
 import domainadaptor as da
-from domainadaptor.serve import streams
+from domainadaptor.serve import sessions
 from domainadaptor.serve.pool import Place
-from domainadaptor.serve.streams import NoSuchStream, StreamEnded, Streams
+from domainadaptor.serve.sessions import NoSuchSession, SessionEnded, Sessions
 from tests.serve.service import exchange, form, parse_answer, picture, raw_request
 
 BATCHES = [[picture(10 * at + k) for k in range(6)] for at in range(4)]
@@ -108,7 +108,7 @@ def test_a_stream_that_ends_while_its_batch_is_sent_is_gone(service):
 @pytest.fixture
 def clock(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(streams.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sessions.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -117,24 +117,24 @@ A, B = Place(0, 1), Place(1, 1)
 
 def test_the_least_recently_used_stream_makes_room(clock):
     ended = []
-    table = Streams(2, 100.0, lambda name, place: ended.append(name))
+    table = Sessions("stream", 2, 100.0, lambda name, place: ended.append(name))
     first, second = table.open([A]), table.open([A])
     assert table.find(first, [A]) == A
     third = table.open([A])
     assert ended == [second]
     assert table.find(first, [A]) == table.find(third, [A]) == A
-    with pytest.raises(StreamEnded):
+    with pytest.raises(SessionEnded):
         table.find(second, [A])
 
 
 def test_an_unused_stream_ends(clock):
     ended = []
-    table = Streams(9, 100.0, lambda name, place: ended.append(name))
+    table = Sessions("stream", 9, 100.0, lambda name, place: ended.append(name))
     used, unused = table.open([A]), table.open([A])
     clock[0] = 60.0
     table.find(used, [A])
     clock[0] = 120.0
-    with pytest.raises(StreamEnded):
+    with pytest.raises(SessionEnded):
         table.find(unused, [A])
     table.sweep([A])
     assert ended == [unused]
@@ -142,7 +142,7 @@ def test_an_unused_stream_ends(clock):
 
 
 def test_streams_spread_over_workers_and_end_with_them(clock):
-    table = Streams(9, 100.0, lambda name, place: None)
+    table = Sessions("stream", 9, 100.0, lambda name, place: None)
     names = [table.open([A, B]) for _ in range(4)]
     found = [table.find(name, [A, B]) for name in names]
     assert sorted(place.worker for place in found) == [0, 0, 1, 1]
@@ -151,7 +151,7 @@ def test_streams_spread_over_workers_and_end_with_them(clock):
         if place == B:
             assert table.find(name, [again, B]) == B
         else:
-            with pytest.raises(StreamEnded):
+            with pytest.raises(SessionEnded):
                 table.find(name, [again, B])
-    with pytest.raises(NoSuchStream):
-        Streams(9, 100.0, lambda name, place: None).find(names[0], [A, B])
+    with pytest.raises(NoSuchSession):
+        Sessions("stream", 9, 100.0, lambda name, place: None).find(names[0], [A, B])
