@@ -1,9 +1,11 @@
 """The catalog describes methods without importing torch, and functions of users as they are."""
 
 import importlib
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -12,8 +14,10 @@ import torch
 import domainadaptor as da
 from domainadaptor import catalog, registry
 from domainadaptor.errors import BadOption
+from tests.conftest import GoldenNet
 
 METHODS = registry.table(catalog.METHODS)
+CLONE = Path(__file__).parents[1]
 
 
 def test_listing_and_describing_methods_leaves_torch_unimported():
@@ -215,3 +219,16 @@ def test_a_file_that_cannot_be_read_without_an_import_is_imported(tmp_path, monk
     )
     assert da.list_methods()["odd-one"] == "An odd one."
     assert da.method_info("odd-one").defaults == {"count": 2}
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/using.md", "docs/service.md", "docs/page.md"])
+def test_documents_name_the_default_method(name):
+    default = catalog.DEFAULT_METHOD
+    assert da.adapt(GoldenNet()).description.startswith(f"{default}(")
+    named = re.findall(r"`([\w-]+)`, the default", (CLONE / name).read_text(encoding="utf-8"))
+    assert set(named) == {default}
+
+
+def test_one_method_calls_itself_the_default():
+    calling = [name for name in da.list_methods() if "The default." in da.method_info(name).summary]
+    assert calling == [catalog.DEFAULT_METHOD]

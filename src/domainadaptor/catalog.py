@@ -33,6 +33,7 @@ Kind = Literal["none", "statistics", "loss", "self-supervised", "teacher", "pred
 Need = Literal["features and a linear head", "a head trained for it", "source samples", "altered training"]
 
 METHODS = "domainadaptor.methods"
+DEFAULT_METHOD = "auto"  # wherever no other is named
 
 
 @dataclass(frozen=True)

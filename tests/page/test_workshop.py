@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load
 
 import domainadaptor as da
+from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.errors import AdaptationError, BadFile, BadOption
 from domainadaptor.lab.networks.loading import load_network
 from domainadaptor.lab.prediction import shuffled_batches
@@ -142,7 +143,7 @@ def test_the_preview_does_not_train(cache):
 
 def test_every_method_that_is_offered_runs(workshop):
     names = [method["name"] for method in offers()["methods"]]
-    assert names[0] == "domainadaptor-t"
+    assert names[0] == DEFAULT_METHOD
     assert {"tent", "lame", "t3a"} < set(names)
     assert not {"source", "eata", "jigsaw", "note"} & set(names)
     files = uploaded(workshop, {f"{at}.png": picture(at) for at in range(4)})

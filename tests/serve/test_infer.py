@@ -25,7 +25,7 @@ def expected(network):
     net = network[0]
     images = torch.from_numpy(IMAGES)
     with torch.no_grad():
-        return net(images).numpy(), da.adapt(net, "domainadaptor-t")(images).detach().numpy()
+        return net(images).numpy(), da.adapt(net)(images).detach().numpy()
 
 
 def given(images=IMAGES, binary=True):

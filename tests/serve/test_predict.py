@@ -20,7 +20,7 @@ def expected(network):
     """Both predictions of the files, computed in this process."""
     net, preprocessing = network
     images = torch.stack([preprocessing.transform()(Image.open(io.BytesIO(data)).convert("RGB")) for data in FILES])
-    adapted = da.adapt(net, "domainadaptor-t").adapt(images)
+    adapted = da.adapt(net).adapt(images)
     with torch.no_grad():
         return net(images).softmax(1), adapted.logits.softmax(1), adapted.alpha
 

@@ -10,14 +10,14 @@ from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.fitting import with_fitting_methods
 from domainadaptor.adaptation.guard import CollapseGuard
 from domainadaptor.adaptation.logits import OutputReader
-from domainadaptor.catalog import METHODS, of_every_method
+from domainadaptor.catalog import DEFAULT_METHOD, METHODS, of_every_method
 from domainadaptor.errors import BadOption, UnsupportedNetwork
 from domainadaptor.options import coerce_options
 
 
 def adapt(
     network: nn.Module,
-    method: str | Callable[..., Adaptor] = "auto",
+    method: str | Callable[..., Adaptor] = DEFAULT_METHOD,
     *,
     output: OutputReader | None = None,
     multilabel: bool = False,

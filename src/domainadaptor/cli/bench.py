@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from rich.table import Column, Table
 
+from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import NETWORK, RUN, option
 
-_METHODS = ["auto", "adabn", "adamixbn", "tent", "domainadaptor-t", "domainadaptor-skd", "domainadaptor-aug"]
+_METHODS = [DEFAULT_METHOD, "adabn", "adamixbn", "tent", "domainadaptor-t", "domainadaptor-skd", "domainadaptor-aug"]
 Numbers = list[int] | None
 
 

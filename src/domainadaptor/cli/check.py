@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.table import Table
 
+from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.cli import terminal
 from domainadaptor.cli.options import MethodOptions, parse_method_options
 
@@ -18,7 +19,7 @@ def check(
     network: terminal.Network,
     weights: terminal.Weights = None,
     root: terminal.Root = None,
-    method: terminal.Method = "auto",
+    method: terminal.Method = DEFAULT_METHOD,
     option: MethodOptions = None,
     size: terminal.Size = None,
     device: terminal.Device = "auto",

@@ -9,6 +9,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
+from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import ADAPTATION, DATA, RUN, option
 from domainadaptor.options import parse_options
@@ -56,7 +57,8 @@ def evaluate(
 ) -> None:
     """Test a network on new domains, without and with adaptation.
 
-    A protocol decides in which order a method sees images and when it is reset. Default methods: source and auto.
+    A protocol decides in which order a method sees images and when it is reset. Without --method, the source model and
+    the default method are compared.
     The exit code is 5 if predictions look worse than the source model's, judged without labels.
     """
     from domainadaptor.lab.data.image_cache import cache_folder
@@ -66,7 +68,7 @@ def evaluate(
     from domainadaptor.lab.networks.inputs import InputOptions, read_classes
 
     dataset, root = options.find_data(dataset, root)
-    methods = list(dict.fromkeys(method or ["source", "auto"]))[: 1 if measure else None]
+    methods = list(dict.fromkeys(method or ["source", DEFAULT_METHOD]))[: 1 if measure else None]
     method_options = _method_options(methods, method_option, measure)
     texts = options.split_pairs(protocol_option, "--protocol-option", "subset=128")
     protocol_options = parse_options(find_protocol(protocol), texts, protocol)

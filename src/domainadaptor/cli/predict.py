@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import ADAPTATION, option
 from domainadaptor.errors import BadFile
@@ -30,7 +31,7 @@ def predict(
     mean: options.Mean = None,
     std: options.Std = None,
     root: terminal.Root = None,
-    method: terminal.Method = "auto",
+    method: terminal.Method = DEFAULT_METHOD,
     method_option: options.MethodOptions = None,
     source_images: Annotated[Path | None, option("DIR", _SOURCE, ADAPTATION)] = None,
     batch_size: terminal.BatchSize = 64,

@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
+from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import ADAPTATION, RUN, option
 
 _LIMIT = "A limit, such as max_images=32; docs/service.md has the list. Repeatable."
-_METHOD = "A method: see `domainadaptor methods`. Default: auto."
+_METHOD = f"A method: see `domainadaptor methods`. Default: {DEFAULT_METHOD}."
 _STREAM = "The method of streams. Default: --method if it can learn online, else tent."
 _NO_TOKEN = "Let everybody who can connect use the service."
 

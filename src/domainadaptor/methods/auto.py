@@ -26,7 +26,7 @@ _MIRRORED, _SLACK = 1.25, 0.05
 @method(kind="statistics", forwards='3 (1 with effort="one", 6 with "most")')
 @final
 class Auto(da.Adaptor):
-    """Use the batch as far as it has shifted; average over views. The default.
+    """Use the batch as far as it has shifted. The default.
 
     In each layer, the share of batch statistics grows with their distance from the source statistics, beyond what
     chance explains; without a shift it is near zero. The views are the images, zoomed and mirrored. Mirrored views are

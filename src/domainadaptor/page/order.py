@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from domainadaptor import list_methods, method_info
+from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.lab.data.corruptions import CORRUPTIONS
 from domainadaptor.lab.data.sets.digits import STYLES
 from domainadaptor.page.networks import DEMO, HELD_OUT
@@ -13,8 +14,8 @@ from domainadaptor.page.pictures import MAX_BYTES, MAX_STORED
 _MAX_IMAGES = 1000
 # Methods to try first, in plain words; the first one is the default.
 _FIRST = {
-    "auto": "Mixes what it measures on your images with its knowledge from training, as far as they differ, and looks "
-    "at each image three times. Nothing to tune.",
+    DEFAULT_METHOD: "Mixes what it measures on your images with its knowledge from training, as far as they differ, "
+    "and looks at each image three times. Nothing to tune.",
     "domainadaptor-t": "Mixes both in another way, then learns a step.",
     "adabn": "Replaces its knowledge from training by what it measures on your images. For large batches.",
     "tent": "Learns a little from every batch and remembers it for the next. For many images of one kind.",

@@ -14,6 +14,7 @@ from domainadaptor.adaptation.adapt import adapt
 from domainadaptor.adaptation.adaptor import Adaptor
 from domainadaptor.adaptation.batch import images_of
 from domainadaptor.adaptation.logits import OutputReader
+from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.errors import BadBatch, BadOption
 from domainadaptor.lab.data.locate import fold
 from domainadaptor.lab.evaluation.labeled import Transform, labeled_domains
@@ -26,7 +27,7 @@ Method: TypeAlias = str | Callable[..., Adaptor] | tuple[str | Callable[..., Ada
 def evaluate(
     network: nn.Module,
     data: Any,
-    methods: Sequence[str] | Mapping[str, Method] = ("source", "auto"),
+    methods: Sequence[str] | Mapping[str, Method] = ("source", DEFAULT_METHOD),
     *,
     transform: Transform | None = None,
     classes: Sequence[str] = (),
