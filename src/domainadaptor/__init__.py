@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from domainadaptor.adaptation.batch import predict as predict
     from domainadaptor.adaptation.calibrate import Calibration as Calibration
     from domainadaptor.adaptation.calibrate import calibrate as calibrate
+    from domainadaptor.adaptation.diagnose import diagnose as diagnose
+    from domainadaptor.adaptation.diagnosis import Diagnosis as Diagnosis
     from domainadaptor.adaptation.ema import EmaPrediction as EmaPrediction
     from domainadaptor.adaptation.ema import update_ema as update_ema
     from domainadaptor.adaptation.guard import CollapseGuard as CollapseGuard
@@ -59,6 +61,8 @@ _HOMES = {
     "adaptation.adaptor": ("Adaptor",),
     "adaptation.batch": ("predict",),
     "adaptation.calibrate": ("Calibration", "calibrate"),
+    "adaptation.diagnose": ("diagnose",),
+    "adaptation.diagnosis": ("Diagnosis",),
     "adaptation.ema": ("EmaPrediction", "update_ema"),
     "adaptation.guard": ("CollapseGuard",),
     "adaptation.logits": ("OutputReader", "finite", "in_loss_precision", "rows"),

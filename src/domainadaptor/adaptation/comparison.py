@@ -71,7 +71,7 @@ class Comparison:
         if n < _ENOUGH or 4 * self._changed <= n:
             return tuple(found)
         share = f"{self._changed / n:.0%} of {n} answers differ from the source model's"
-        theirs, ours = (_classes(answers) for answers in self._answers)
+        theirs, ours = (classes_named(answers) for answers in self._answers)
         if len(self._answers[1]) == 1:
             found.append(OneAnswer(f"All {n} images get the same answer, and {share}.{advice}"))
         elif ours < theirs / 2:
@@ -90,7 +90,7 @@ class Comparison:
         return tuple(map(str, self.warnings(adaptor.watch.advice)))
 
 
-def _classes(answers: Counter[int]) -> float:
+def classes_named(answers: Counter[int]) -> float:
     """Return how many classes are named: the exponential of the entropy of the answers."""
     total = answers.total()
     return math.exp(sum(count / total * math.log(total / count) for count in answers.values()))
