@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.lab.networks.checkpoint import load_checkpoint
 from domainadaptor.page import pictures
 from tests.page.pictures import write_folder
@@ -68,20 +69,21 @@ def test_one_press_shows_what_adapting_did(page, tmp_path):
     page.wait_for_selector(RESULT)
     assert shown(page, "#headline")
     assert "Of 200 images with a known class" in shown(page, "#sentences")
-    assert shown(page, "#subject") == "domainadaptor-t · the demo network · sample digits (pen)"
-    assert page.locator("#cards li img").count() == 24
+    assert shown(page, "#subject") == f"{DEFAULT_METHOD} · the demo network · sample digits (pen)"
+    assert page.locator("#cards li img").count()
     assert page.locator("#bars span").count() == 7
-    page.click("text=Show more")
-    assert page.locator("#cards li img").count() > 24
     page.get_by_label("All 200").check()
     assert page.locator("#cards li img").count() == 24
+    page.click("text=Show more")
+    assert page.locator("#cards li img").count() > 24
     with download(page, "#table", tmp_path).open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     changed = sum(row["source_prediction"] != row["adapted_prediction"] for row in rows)
     assert len(rows) == 200
     assert f"Changed {changed}" in shown(page, "#filter")
     card = load_checkpoint(download(page, "#checkpoint", tmp_path)).card
-    assert card.note == "adapted with domainadaptor-t to 50 images without labels"
+    assert (card.calibration["images"], card.calibration["folder"]) == (200, "sample digits (pen)")
+    assert shown(page, "#checkpoint") == "Calibrated network (checkpoint)"
 
 
 def test_a_folder_of_ones_own(page, tmp_path):

@@ -10,7 +10,9 @@ from safetensors.torch import load
 
 import domainadaptor as da
 from domainadaptor.catalog import DEFAULT_METHOD
-from domainadaptor.errors import AdaptationError, BadFile, BadOption
+from domainadaptor.errors import AdaptationError, BadFile, BadOption, UnsupportedNetwork
+from domainadaptor.lab.files import digest_of
+from domainadaptor.lab.networks.checkpoint import load_checkpoint
 from domainadaptor.lab.networks.loading import load_network
 from domainadaptor.lab.prediction import shuffled_batches
 from domainadaptor.page import networks
@@ -64,17 +66,29 @@ def test_rows_and_numbers_are_those_of_the_library(workshop, demo):
     assert min(summary["seconds"]) > 0
 
 
-def test_the_checkpoint_answers_as_the_first_batch_did(workshop, tmp_path):
-    rows, summary, _ = run(workshop, batch_size=200)
-    path = tmp_path / "adapted.safetensors"
+def test_the_checkpoint_is_calibrated_on_all_images_of_the_run(workshop, demo, tmp_path):
+    _, summary, _ = run(workshop, corruption="fog", severity=2, batch_size=48)
+    path = tmp_path / "calibrated.safetensors"
     path.write_bytes(workshop.checkpoint(str(summary["run"])))
-    loaded = load_network(str(path))
-    assert "adapted with adabn to 200 images" in loaded.notes[0]
+    card = load_checkpoint(path).card
+    found = card.calibration
+    assert (found["images"], found["folder"]) == (200, "sample digits (pen), fog 2 of 5")
+    assert (found["source"], found["source_sha256"]) == (networks.demo_path().name, digest_of(networks.demo_path()))
+    assert (card.dataset, card.sources) == (networks.CARD.dataset, networks.CARD.sources)
     pictures = sample_pictures("pen")
-    images = torch.stack([loaded.preprocessing.transform()(pictures.read(name)) for name in pictures.names])
+    read = pictures.fitted(networks.CARD.preprocessing, "fog", 2)
+    images = torch.stack([networks.CARD.preprocessing.transform()(read(name)) for name in pictures.names])
+    expected = da.calibrate(demo, [images[chosen] for chosen in shuffled_batches(range(200), 48, seed=0)])
     with torch.no_grad():
-        answers = loaded.network(images).argmax(1)
-    assert [str(int(k)) for k in answers] == [rows[name]["adapted_prediction"] for name in pictures.names]
+        torch.testing.assert_close(load_network(str(path)).network(images), expected(images), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("names", "folder"),
+    [(["mine/cat/a.png", "mine/b.png"], "mine"), (["a/x.png", "b/y.png"], "images"), (["x.png"], "images")],
+)
+def test_own_images_are_called_by_their_folder(names, folder):
+    assert PicturesOrder(images=dict.fromkeys(names, "id")).subject() == folder
 
 
 def test_the_checkpoint_of_an_earlier_run_is_refused(workshop):
@@ -84,9 +98,16 @@ def test_the_checkpoint_of_an_earlier_run_is_refused(workshop):
         workshop.checkpoint(str(summary["run"]))
 
 
-def test_a_method_without_a_plain_network_has_no_checkpoint(workshop):
+def test_a_method_without_a_plain_network_has_a_checkpoint_too(workshop):
     _, summary, _ = run(workshop, method="lame")
-    with pytest.raises(AdaptationError):
+    assert load(workshop.checkpoint(str(summary["run"])))
+
+
+def test_a_network_without_batch_norm_has_no_checkpoint(workshop, monkeypatch):
+    given = load_network("timm:test_vit")
+    monkeypatch.setattr(networks, "load_network", lambda *args, **more: given)
+    _, summary, _ = run(workshop, network="timm:test_vit", method="tent", batch_size=8)
+    with pytest.raises(UnsupportedNetwork, match="batch norm"):
         workshop.checkpoint(str(summary["run"]))
 
 
@@ -173,12 +194,12 @@ def test_training_that_is_canceled_leaves_nothing(cache):
 @pytest.mark.slow
 def test_the_demo_network_gains_on_the_style_that_it_has_not_seen(cache):
     workshop = Workshop(networks.NetworkFinder(), torch.device("cpu"))
-    _, unseen, lines = run(workshop, method="domainadaptor-t")
+    _, unseen, lines = run(workshop, method=DEFAULT_METHOD)
     assert lines[1]["what"].startswith("Training")
     assert unseen["verdict"]["tone"] == "good"
     assert unseen["right"][1] >= 160
     for style in networks.CARD.sources:
-        _, seen, _ = run(workshop, style=style, method="domainadaptor-t")
+        _, seen, _ = run(workshop, style=style, method=DEFAULT_METHOD)
         assert seen["right"][0] >= 180
 
 

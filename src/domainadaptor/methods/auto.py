@@ -29,8 +29,8 @@ class Auto(da.Adaptor):
     """Use the batch as far as it has shifted. The default.
 
     In each layer, the share of batch statistics grows with their distance from the source statistics, beyond what
-    chance explains; without a shift it is near zero. The views are the images, zoomed and mirrored. Mirrored views are
-    left out where the network tells left from right. `adapted_network` has the statistics, and predicts without views.
+    chance explains; without a shift it is near zero. The prediction is the mean over views: the images, zoomed, and
+    mirrored unless the network tells left from right. `adapted_network` has the statistics, and predicts without views.
 
     Args:
         network: Any trained network with batch normalization.

@@ -76,7 +76,7 @@ class PageHandlers:
         return self._streamed(lambda report: self._workshop.run(order, report))
 
     async def checkpoint(self, request: Request) -> Response:
-        """Answer with a checkpoint of the adapted network."""
+        """Answer with a checkpoint of the network, calibrated on the images of a run."""
         content = await self._in_thread(self._workshop.checkpoint, request.query_params.get("run", ""))
         return Response(content, media_type="application/octet-stream")
 

@@ -1,7 +1,6 @@
 """The networks of the page: the built-in one, and others by file or name."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,7 +14,6 @@ from domainadaptor.lab.networks.checkpoint import (
     Checkpoint,
     CheckpointCard,
     is_checkpoint,
-    load_checkpoint,
     make_network,
     save_checkpoint,
 )
@@ -57,12 +55,6 @@ class NetworkFinder:
         """Return the preprocessing and the classes of a network; the built-in one is not trained for that."""
         found = CARD if name == DEMO else self.find(name, progress)
         return found.preprocessing, found.classes
-
-    def card(self, name: str) -> CheckpointCard:
-        """Return the card for other weights of a network."""
-        path = demo_path() if name == DEMO else Path(name)
-        card = load_checkpoint(path).card if path.is_file() else self.find(name).to_checkpoint().card
-        return replace(card, heads=())
 
     @staticmethod
     def nearby() -> list[str]:

@@ -36,6 +36,13 @@ class PicturesOrder(BaseModel):
     corruption: Literal[CORRUPTIONS] | None = None  # type: ignore[valid-type]
     severity: Annotated[int, Field(ge=1, le=5)] = 3
 
+    def subject(self) -> str:
+        """Return in words which images these are, without any path."""
+        folders = {name.partition("/")[0] for name in self.images if "/" in name}
+        own = folders.pop() if len(folders) == 1 else "images"
+        spoiled = f", {self.corruption.replace('_', ' ')} {self.severity} of 5" if self.corruption else ""
+        return (f"sample digits ({self.style})" if self.style else own) + spoiled
+
 
 class RunOrder(PicturesOrder):
     """A run: a method on these images."""

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,10 +14,13 @@ from torch import Tensor
 from torchvision.transforms.functional import to_tensor
 
 from domainadaptor import Adaptor, adapt
+from domainadaptor.adaptation.calibrate import Calibration
 from domainadaptor.errors import BadFile, BadOption
+from domainadaptor.lab.data.domains import Reader
 from domainadaptor.lab.measure import timed
 from domainadaptor.lab.method_inputs import options_from
-from domainadaptor.lab.networks.checkpoint import Checkpoint, save_checkpoint
+from domainadaptor.lab.networks.calibrated import calibrated_checkpoint
+from domainadaptor.lab.networks.checkpoint import save_checkpoint
 from domainadaptor.lab.networks.loading import LoadedNetwork
 from domainadaptor.lab.prediction import FilePrediction, best_classes, shuffled_batches
 from domainadaptor.page.networks import NetworkFinder, Progress
@@ -38,21 +41,26 @@ class _Run:
     loaded: LoadedNetwork
     adaptor: Adaptor
     device: torch.device
-    first: Tensor | None = None  # the first batch
+    read: Reader
+    batches: list[list[str]] = field(default_factory=list)  # names of the images that were adapted together
     pairs: list[AnswerPair] = field(default_factory=list)
     sure: list[tuple[float, float]] = field(default_factory=list)
     seconds: list[tuple[float, float]] = field(default_factory=list)
     alpha: dict[str, list[float]] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
 
+    def batch(self, images: list[Image.Image]) -> Tensor:
+        """Return images as the network's input."""
+        pixels = torch.stack([to_tensor(image) for image in images])
+        return self.loaded.preprocessing.normalized(pixels).to(self.device)
+
     def predict(self, images: list[Image.Image], names: list[str], labels: list[str]) -> list[dict[str, Any]]:
         """Predict some images as one batch and return their rows."""
-        pixels = torch.stack([to_tensor(image) for image in images])
-        batch = self.loaded.preprocessing.normalized(pixels).to(self.device)
-        if self.first is None:
-            self.first = batch
+        batch = self.batch(images)
+        if not self.batches:
             for first in (self.adaptor.source_logits, self.adaptor.peek):
                 first(batch[:2])  # what only a first pass does is not timed
+        self.batches.append(names)
         source, plain = timed(lambda: self.adaptor.source_logits(batch), self.device)
         result, took = timed(lambda: self.adaptor.adapt(batch), self.device)
         self.seconds.append((plain, took))
@@ -117,7 +125,7 @@ class Workshop:
         names, labels, done = pictures.names, pictures.labels(loaded.classes), 0
         report({"stage": "method"})
         known = options_from(order.method, heads=loaded.heads, preprocessing=loaded.preprocessing, seed=0)
-        run = _Run(order, loaded, adapt(loaded.network.to(self._device), order.method, **known), self._device)
+        run = _Run(order, loaded, adapt(loaded.network.to(self._device), order.method, **known), self._device, read)
         for chosen in shuffled_batches(range(len(names)), order.batch_size, seed=0):
             images, rows = {}, []
             for at in chosen:
@@ -137,15 +145,15 @@ class Workshop:
         report({**run.summary(), "run": self._runs})
 
     def checkpoint(self, number: str) -> bytes:
-        """Return a checkpoint of the network as the first batch of the last run adapted it."""
-        if (run := self._last) is None or run.first is None or number != str(self._runs):
+        """Return a checkpoint of the network, calibrated on the images of the last run."""
+        if (run := self._last) is None or number != str(self._runs):
             raise BadOption("Another run came after this result. Run it again for its checkpoint")
-        note = f"adapted with {run.order.method} to {len(run.first)} images without labels"
-        card = replace(self.networks.card(run.order.network), note=note)
-        tensors = run.adaptor.adapted_network(run.first).state_dict()
+        calibration = Calibration(run.loaded.network)
+        for names in run.batches:
+            calibration.add(run.batch([run.read(name) for name in names]))
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "adapted.safetensors"
-            save_checkpoint(path, Checkpoint(card, tensors))
+            path = Path(folder) / "calibrated.safetensors"
+            save_checkpoint(path, calibrated_checkpoint(run.loaded, calibration, folder=run.order.subject()))
             return path.read_bytes()
 
     def _pictures(self, order: PicturesOrder) -> Pictures:

@@ -446,14 +446,17 @@ function saveTable() {
 
 async function saveCheckpoint() {
   $("download-error").hidden = true;
+  const label = $("checkpoint").textContent;
   $("checkpoint").disabled = true;
+  $("checkpoint").textContent = "Calibrating…";
   try {
     const answer = await ask(`checkpoint?run=${result.summary.run}`, { method: "POST" });
-    save(await answer.blob(), "adapted.safetensors");
+    save(await answer.blob(), "calibrated.safetensors");
   } catch (error) {
     $("download-error").textContent = error.message;
     $("download-error").hidden = false;
   }
+  $("checkpoint").textContent = label;
   $("checkpoint").disabled = false;
 }
 
