@@ -15,7 +15,8 @@ if TYPE_CHECKING:  # it takes seconds to import
 
 _EXPLANATION = """\
 gain: points over the row it builds on: batch statistics over the source model,
-mixed statistics over batch statistics, each step over mixed statistics.
+mixed statistics over batch statistics, each step over mixed statistics, auto
+over the source model.
 
 adabn normalizes with the statistics of the batch instead of those of the
 training data. adamixbn mixes both, by how far they are apart: better for small
@@ -23,6 +24,10 @@ batches, worse where a style is very far from the training data. domainadaptor
 folds that into scale and shift and takes one gradient step on a generalized
 entropy, without labels, and forgets it after each batch. A step trusts the
 network's own predictions, so it can lose points too.
+
+auto has nothing to choose. It uses the statistics of the batch as far as they
+have shifted, 40 % at most, and averages over three views of each image. It is
+careful: where a style is very far from the training data, adabn gains more.
 
 Batches of {batch} images, learning rate {lr}. Both were chosen on these styles, so
 that each ingredient shows: an illustration, not a benchmark. In the three

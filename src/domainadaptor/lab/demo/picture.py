@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from domainadaptor.lab.demo.run import INGREDIENTS, DemoReport, sample_images
 
 _COLUMNS, _ROWS = 7, 2
-# Safe for color-blind readers (Okabe and Ito): source model, statistics, mixture, steps.
-_COLORS = ("#9a9a9a", "#56b4e9", "#0072b2", "#009e73", "#009e73", "#009e73")
+# Safe for color-blind readers (Okabe and Ito): source model, statistics, mixture, steps, the default.
+_COLORS = ("#9a9a9a", "#56b4e9", "#0072b2", "#009e73", "#009e73", "#009e73", "#e69f00")
 
 
 def draw(report: DemoReport, path: Path) -> None:
@@ -29,8 +29,8 @@ def draw(report: DemoReport, path: Path) -> None:
         _bars(right, report, style)
     figure.suptitle(
         f"Reading digits in a style left out of training, in batches of {report.batch_size}\n"
-        "In parentheses, points gained: batch statistics over the source model, mixed over batch statistics, "
-        "each step over mixed statistics",
+        "In parentheses, points gained: batch statistics and auto over the source model, mixed over batch\n"
+        "statistics, each step over mixed statistics",
         fontsize=11.5,
     )
     figure.savefig(path, dpi=110)

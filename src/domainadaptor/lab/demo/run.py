@@ -36,6 +36,7 @@ INGREDIENTS = (
     Ingredient("domainadaptor-t", "step on GEM-T", "adamixbn", _STEP),
     Ingredient("domainadaptor-skd", "step on GEM-SKD", "adamixbn", _STEP),
     Ingredient("domainadaptor-aug", "step on GEM-Aug", "adamixbn", _STEP),
+    Ingredient("auto", "the default", "source", {}),
 )
 
 
