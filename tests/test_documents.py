@@ -1,4 +1,4 @@
-"""Every Python and console block of README, CONTRIBUTING and docs/*.md runs.
+"""Every Python and console block of README, CONTRIBUTING and the site runs.
 
 A comment on the line above a block changes that, and a reader of the Markdown sees why:
 
@@ -34,7 +34,8 @@ from domainadaptor.lab.networks.checkpoint import Checkpoint, CheckpointCard, ma
 from tests.conftest import stir
 
 CLONE = Path(__file__).parents[1]
-DOCUMENTS = [CLONE / "README.md", CLONE / "CONTRIBUTING.md", *sorted((CLONE / "docs").glob("*.md"))]
+PAGES = [path for path in sorted((CLONE / "docs").rglob("*.md")) if path.parent.name not in ("adr", "results")]
+DOCUMENTS = [CLONE / "README.md", CLONE / "CONTRIBUTING.md", *PAGES]
 DOCUMENTS.remove(CLONE / "docs" / "service.md")  # tests/serve runs its examples against a service
 TEXT = ("text", "toml", "bibtex", "json", "latex", "makefile")
 FENCE = re.compile(r"^(?P<mark><!-- [^\n]* -->\n)?```(?P<language>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S)
@@ -133,7 +134,7 @@ def follow(words: list[str], only_parse: bool, monkeypatch) -> None:
     elif program == "make":
         targets = re.findall(r"^([\w-]+):", (CLONE / "Makefile").read_text(), re.M)
         assert words[1] in targets, words
-    elif words[:2] == ["pip", "install"]:
+    elif words[:2] in (["pip", "install"], ["uv", "add"]):
         named = re.findall(r"domainadaptor\[([\w,]+)\]", " ".join(words))
         extras = re.findall(r"^(\w+) = \[", (CLONE / "pyproject.toml").read_text(), re.M)
         assert all(extra in extras for names in named for extra in names.split(","))
@@ -150,7 +151,7 @@ def test_the_block_runs(block, workspace, monkeypatch):
     elif block.language == "console":
         for words in commands(block.body):
             follow(words, block.mark.startswith("parsed"), monkeypatch)
-    else:
+    elif not block.language.startswith("{"):  # a directive of the site
         assert block.language in TEXT, "name the block's language: python and console blocks run, text ones do not"
 
 
