@@ -221,7 +221,7 @@ def test_a_file_that_cannot_be_read_without_an_import_is_imported(tmp_path, monk
     assert da.method_info("odd-one").defaults == {"count": 2}
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/using.md", "docs/service.md", "docs/page.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/start.md", "docs/service.md", "docs/page.md"])
 def test_documents_name_the_default_method(name):
     default = catalog.DEFAULT_METHOD
     assert da.adapt(GoldenNet()).description.startswith(f"{default}(")

@@ -78,7 +78,12 @@ def statistics(folder: Path, network: nn.Module) -> None:
     with picture(folder, "statistics", columns=2) as columns:
         batches = {"the styles of the training": known, f"a new style, {NEW}": test_digits(NEW)[0][:192]}
         for axes, (name, images) in zip(columns, batches.items(), strict=True):
-            axes.plot(layer.running_mean, input_mean(network, layer, images), "o", color=COLORS["source" if images is known else "adamixbn"])
+            axes.plot(
+                layer.running_mean,
+                input_mean(network, layer, images),
+                "o",
+                color=COLORS["source" if images is known else "adamixbn"],
+            )
             axes.axline((0, 0), slope=1, color="#cbd5e1", zorder=0)
             axes.set_title(name, fontsize=10)
             axes.set_xlabel("mean of the source")
