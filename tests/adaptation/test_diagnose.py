@@ -76,7 +76,7 @@ def test_a_shift_is_found_where_it_is(net):
     found = da.diagnose(net, 3 * images(256) + 2)
     assert found.size == "large"
     assert found.layers[0].shift > 1
-    assert "early layers" in found.sentences[-1]
+    assert "early layers" in found.sentences[0]
 
 
 def test_a_calibrated_network_that_meets_another_domain_is_noticed(net):

@@ -55,6 +55,7 @@ LAB: dict[str, set[str]] = {
     "lab.reports": {"lab.files", "lab.records"},
     "lab.bench": {"lab.allocator", "lab.environment", "lab.measure", "lab.networks"},
     "lab.demo": {"lab.data"},
+    "lab.diagnosis": {"lab.data", "lab.networks"},
 }
 MAY_IMPORT = (
     CORE

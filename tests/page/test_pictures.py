@@ -1,9 +1,7 @@
 """Images in bounded memory, their classes, and what the network gets."""
 
-import base64
 import io
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -11,7 +9,7 @@ from domainadaptor.errors import BadFile
 from domainadaptor.lab.data.corruptions import corrupt
 from domainadaptor.lab.data.preprocessing import squashed
 from domainadaptor.lab.data.seeds import derived_seed, name_seed
-from domainadaptor.page.pictures import ImageStore, as_url, own_pictures, sample_pictures
+from domainadaptor.page.pictures import ImageStore, own_pictures, sample_pictures
 from tests.page.pictures import label, picture, pixels
 
 
@@ -56,12 +54,3 @@ def test_images_are_fitted_and_then_corrupted(size, constants):
     seed = derived_seed(0, 4, name_seed("fog"), name_seed("a.png"))
     expected = corrupt(preprocessing.fit(pixels(picture())), "fog", 4, constants=constants, seed=seed)
     assert own.fitted(preprocessing, "fog", 4)("a.png") == expected
-
-
-def test_thumbnails_are_small_and_exact_where_the_image_is():
-    head, _, data = as_url(pixels(picture())).partition(",")
-    assert head == "data:image/png;base64"
-    assert np.array_equal(np.asarray(Image.open(io.BytesIO(base64.b64decode(data)))), np.asarray(pixels(picture())))
-    head, _, data = as_url(Image.new("RGB", (400, 200))).partition(",")
-    assert head == "data:image/jpeg;base64"
-    assert Image.open(io.BytesIO(base64.b64decode(data))).size == (112, 56)

@@ -9,7 +9,7 @@ from domainadaptor.adaptation.estimate import Expectation
 
 Size = Literal["none", "small", "clear", "large"]
 # The mean shift of the layers up to which it is called so.
-_SIZES: tuple[tuple[float, Size], ...] = ((0.05, "none"), (0.15, "small"), (0.4, "clear"))
+_SIZES: tuple[tuple[float, Size], ...] = ((0.12, "none"), (0.3, "small"), (0.8, "clear"))
 _PARTS = (
     "the early layers, which see color, contrast and texture",
     "the middle layers, which see patterns and parts of objects",
@@ -97,36 +97,57 @@ class Diagnosis:
         if self.images < FEWEST:
             return "Too few images to tell."
         if self.expected.outcome == "better":
-            return "Adapting should help: the network was trained on images that look different."
+            return "Adapting should help."
         if self.expected.outcome == "worse":
-            return "Do not adapt: it is expected to make the answers worse."
-        if self.size == "none":
-            return "Nothing to adapt: these images look like those the network was trained on."
-        return "Adapting should make no clear difference."
+            return "Do not adapt: expect worse answers."
+        return "Nothing to adapt." if self.size == "none" else "Adapting should make no clear difference."
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was found, in words."""
         before, after = self.expected.before, self.expected.after
-        found = [
-            f"Without adapting, about {before.value:.0%} of the answers should be right; with it, about "
-            f"{after.value:.0%}. These are estimates, because nobody told which answers are right; they are usually "
-            f"off by {after.error:.0%}.",
-            f"Adapting changes {self.share_changed:.0%} of the answers ({len(self.changed)} of {self.images}).",
-        ]
-        if self.size == "none":
-            found.append("In no part of the network do the images differ from the training images more than by chance.")
-        else:
-            thirds = _thirds([max(layer.shift, 0.0) for layer in self.layers])
-            found.append(
-                f"The difference from the training images is {self.size}. It is largest in "
-                f"{_PARTS[thirds.index(max(thirds))]}."
-            )
-        return tuple(found)
+        thirds = _thirds([max(layer.shift, 0.0) for layer in self.layers])
+        seen = (
+            "These images look like those that the network was trained on."
+            if self.size == "none"
+            else f"The difference between these images and those that the network was trained on is {self.size}. It is "
+            f"largest in {_PARTS[thirds.index(max(thirds))]}."
+        )
+        return (
+            seen,
+            f"About {before.value:.0%} of the answers should be right as the network is, and {after.value:.0%} after "
+            f"adapting. This is estimated without labels, and usually off by {before.error:.0%}.",
+            f"Adapting changes {len(self.changed)} of {self.images} answers ({self.share_changed:.0%}).",
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to do, in words."""
+        if self.method == "source":
+            return "Use the network as it is."
+        calibrated = "a network that is calibrated on such images costs nothing more and takes single images"
+        if self.method == "calibrate":
+            return f"Calibrate the network on shuffled images of this kind: {calibrated}."
+        size = self.best_batch_size
+        batches = f"in batches of {size} or more" if size > 1 else "in batches of any size"
+        return (
+            f"Use the method auto {batches}. It takes {self.cost.forwards:.3g} forward passes instead of one. Where "
+            f"that is too much, {calibrated}."
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return everything, for programs."""
-        own = ("headline", "sentences", "method", "best_batch_size", "shift", "size", "chance", "share_changed")
+        own = (
+            "headline",
+            "sentences",
+            "advice",
+            "method",
+            "best_batch_size",
+            "shift",
+            "size",
+            "chance",
+            "share_changed",
+        )
         return {
             **{name: getattr(self, name) for name in own},
             "accuracy_before": self.expected.before._asdict(),

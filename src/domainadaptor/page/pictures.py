@@ -1,11 +1,9 @@
 """The images of the page: sent by the browser and kept in memory, or the sample digits."""
 
-import base64
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import PurePosixPath
 
 from PIL import Image
@@ -22,8 +20,7 @@ MAX_BYTES = 32 * 1024**2  # of one image
 MAX_STORED = 512 * 1024**2  # of all images
 _MAX_PIXELS = 50_000_000  # of one image
 _SAMPLES = 200  # digits of a style
-_SMALL = 64  # pixels: up to here, networks get the corruptions of CIFAR, and thumbnails are exact
-_THUMBNAIL = 112
+_SMALL = 64  # pixels: up to here, networks get the corruptions of CIFAR
 
 
 class ImageStore:
@@ -102,12 +99,3 @@ def sample_pictures(style: str) -> Pictures:
 def own_pictures(reader: StoredReader) -> Pictures:
     """Return images that the browser sent."""
     return Pictures(list(reader.files), [PurePosixPath(name).parent.name for name in reader.files], reader)
-
-
-def as_url(image: Image.Image) -> str:
-    """Return a small copy of an image as a data URL."""
-    small, file = image.copy(), BytesIO()
-    small.thumbnail((_THUMBNAIL, _THUMBNAIL))
-    form = "PNG" if max(image.size) <= _SMALL else "JPEG"
-    small.save(file, form, quality=85)
-    return f"data:image/{form.lower()};base64,{base64.b64encode(file.getvalue()).decode()}"

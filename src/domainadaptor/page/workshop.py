@@ -17,6 +17,7 @@ from domainadaptor import Adaptor, adapt
 from domainadaptor.adaptation.calibrate import Calibration
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.domains import Reader
+from domainadaptor.lab.data.images import as_url
 from domainadaptor.lab.measure import timed
 from domainadaptor.lab.method_inputs import options_from
 from domainadaptor.lab.networks.calibrated import calibrated_checkpoint
@@ -25,7 +26,7 @@ from domainadaptor.lab.networks.loading import LoadedNetwork
 from domainadaptor.lab.prediction import FilePrediction, best_classes, shuffled_batches
 from domainadaptor.page.networks import NetworkFinder, Progress
 from domainadaptor.page.order import PicturesOrder, RunOrder
-from domainadaptor.page.pictures import ImageStore, Pictures, as_url, own_pictures, sample_pictures
+from domainadaptor.page.pictures import ImageStore, Pictures, own_pictures, sample_pictures
 from domainadaptor.page.verdict import AnswerPair, judge
 
 _PREVIEWED = 6

@@ -1,9 +1,12 @@
+import base64
+import io
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from domainadaptor.errors import BadFile
-from domainadaptor.lab.data.images import FolderImages
+from domainadaptor.lab.data.images import FolderImages, as_url
 from domainadaptor.lab.data.preprocessing import Preprocessing
 
 TO_TENSOR = Preprocessing(8, 8, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)).transform()
@@ -45,7 +48,9 @@ def test_a_seed_chooses(folder):
 def test_a_file_that_breaks_off_is_passed_over(folder):
     whole = (folder / "1.png").read_bytes()
     (folder / "1.png").write_bytes(whole[: len(whole) // 2])
-    assert sorted(levels(FolderImages(folder, TO_TENSOR, batch_size=3))) == [0, *range(2, 10)]
+    images = FolderImages(folder, TO_TENSOR, batch_size=3)
+    assert sorted(levels(images)) == [0, *range(2, 10)]
+    assert [int(name[-5]) for name in images.names()] == levels(images)
 
 
 def test_nothing_to_take_is_said(tmp_path):
@@ -54,3 +59,13 @@ def test_nothing_to_take_is_said(tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(BadFile, match="No readable image among the 1 file below"):
         FolderImages(tmp_path, TO_TENSOR)
+
+
+def test_thumbnails_are_small_and_exact_where_the_image_is():
+    exact = Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 50, 3), dtype=np.uint8))
+    head, _, data = as_url(exact).partition(",")
+    assert head == "data:image/png;base64"
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(base64.b64decode(data)))), np.asarray(exact))
+    head, _, data = as_url(Image.new("RGB", (400, 200))).partition(",")
+    assert head == "data:image/jpeg;base64"
+    assert Image.open(io.BytesIO(base64.b64decode(data))).size == (112, 56)

@@ -1,5 +1,6 @@
 """Image files as RGB images, or the reason why they cannot be read; folders of unlabeled images."""
 
+import base64
 import itertools
 import math
 import os
@@ -21,6 +22,7 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP", *_AVIF)
 SUFFIXES = frozenset([*(f".{name.lower()}" for name in FORMATS), ".jpg", ".pgm", ".tif"])
 MAX_PIXELS = 50_000_000
 _MAX_BYTES = 450_000_000  # that decoding may take at a time
+_THUMBNAIL, _EXACT = 112, 64  # pixels of a side: of a thumbnail, and up to which it loses nothing
 _STRIP = 1_000_000  # pixels whose mode is changed at a time: intermediate results take up to 16 bytes each
 
 
@@ -58,6 +60,15 @@ def check_image_bytes(data: bytes, max_pixels: int = MAX_PIXELS) -> None:
         pass
 
 
+def as_url(image: Image.Image) -> str:
+    """Return a small copy of an image as a data URL."""
+    small, file = image.copy(), BytesIO()
+    small.thumbnail((_THUMBNAIL, _THUMBNAIL))
+    form = "PNG" if max(image.size) <= _EXACT else "JPEG"
+    small.save(file, form, quality=85)
+    return f"data:image/{form.lower()};base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
 class FolderImages:
     """Batches of the images below a folder in a seeded order, read again on every iteration.
 
@@ -87,6 +98,11 @@ class FolderImages:
         if not self._files:
             count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
             raise BadFile(f"No readable image among the {count} below {str(folder)!r}")
+
+    def names(self) -> list[str]:
+        """Return the names of the chosen images in their order, without those that were skipped."""
+        names = (path.relative_to(self._folder).as_posix() for path in self._files)
+        return [name for name in names if name not in self.skipped]
 
     def __len__(self) -> int:
         """Return the number of chosen images; corrupt ones among them are skipped when they are read."""

@@ -1,0 +1,1 @@
+"""The page of a diagnosis: one file that needs no network."""
