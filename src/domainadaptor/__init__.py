@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from domainadaptor.adaptation.objective import Objective as Objective
     from domainadaptor.adaptation.predictor import Predictor as Predictor
     from domainadaptor.adaptation.result import Adaptation as Adaptation
+    from domainadaptor.adaptation.single_forward import single_forward as single_forward
     from domainadaptor.adaptation.state import LazyOptimizer as LazyOptimizer
     from domainadaptor.adaptation.state import SeededGenerator as SeededGenerator
     from domainadaptor.adaptation.state import Stateful as Stateful
@@ -70,6 +71,7 @@ _HOMES = {
     "adaptation.objective": ("LogitLoss", "Objective"),
     "adaptation.predictor": ("Predictor",),
     "adaptation.result": ("Adaptation",),
+    "adaptation.single_forward": ("single_forward",),
     "adaptation.state": ("LazyOptimizer", "SeededGenerator", "Stateful", "make_optimizer"),
     "adaptation.step": ("StepAdaptor", "gradient_step"),
     "augmentation.crops": ("random_views",),

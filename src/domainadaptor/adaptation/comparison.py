@@ -130,13 +130,18 @@ class Watch:
         found = self._held
         fewest = max((norm.fewest for norm in norms if norm.used), default=1)
         if len(images) < fewest:
-            found = (SmallBatch(_SMALL.format(images=len(images), fewest=fewest)), *found)
+            found = (small_batch(len(images), fewest), *found)
         for warning in found:
             if type(warning) not in self._warned:
                 self._warned.add(type(warning))
                 warnings.warn(warning, stacklevel=6)  # the line of `adaptor(images)`
         notes = [*([result.note] if result.note else []), *map(str, found)]
         return replace(result, warnings=found, note="; ".join(notes) or None)
+
+
+def small_batch(images: int, fewest: int) -> SmallBatch:
+    """Return the warning for a batch of fewer images than its statistics need."""
+    return SmallBatch(_SMALL.format(images=images, fewest=fewest))
 
 
 def _are_probabilities(values: Tensor) -> bool:

@@ -20,6 +20,7 @@ def outside_of_graphs(function: Callable[..., Any]) -> Callable[..., Any]:
     if torch.jit.is_tracing() or _is_exporting():  # type: ignore[attr-defined]
         raise UnsupportedNetwork(
             "An adaptor changes with each batch, so it cannot be exported or traced. Export or trace "
-            "adaptor.adapted_network(images), a plain network."
+            "adaptor.adapted_network(images), a plain network, or single_forward(network, method), which adapts to "
+            "each batch as auto, adabn and adamixbn do."
         )
     return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function

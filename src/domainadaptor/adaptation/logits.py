@@ -29,7 +29,7 @@ def read_logits(
         UnsupportedNetwork: There are no logits, or not one row per image and at least two classes.
     """
     try:
-        return _checked(_find(output) if reader is None else reader(output), images, accepts, multilabel)
+        return _checked(logits_in(output) if reader is None else reader(output), images, accepts, multilabel)
     except UnsupportedNetwork:
         if accepts != "anything":
             raise
@@ -75,7 +75,8 @@ def finite(*outputs: Any) -> bool:
     return bool(torch.stack([flag.to(flags[0].device) for flag in flags]).all()) if flags else True
 
 
-def _find(output: object) -> Tensor:
+def logits_in(output: object) -> Tensor:
+    """Return the logits in what a network returns, without checking their shape."""
     if isinstance(output, Tensor):
         return output
     named = output.get("logits", output.get("out")) if isinstance(output, Mapping) else getattr(output, "logits", None)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from domainadaptor.norms.moments import Moments
-from domainadaptor.norms.shift import batch_shift, share_of
+from domainadaptor.norms.shift import batch_shift, number_of, share_of
 
 
 def layer_alpha(rule: str, images: Moments, batch: Moments, source: Moments, deviations: bool) -> Tensor:
     """Return the mean alpha of the images, clipped to [0, 1]; 1 minus that for "-reversed" rules."""
     if rule == "shift":
-        return 1 - share_of(batch_shift(images, batch, source, deviations), len(images.mean))
+        return 1 - share_of(batch_shift(images, batch, source, deviations), number_of(images.mean))
     name, _, reversed_ = rule.partition("-")
     alpha = image_alphas(name, images, batch, source, deviations).mean().clamp(0, 1)
     return 1 - alpha if reversed_ else alpha

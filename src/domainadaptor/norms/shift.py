@@ -76,13 +76,16 @@ def batch_shift(images: Moments, batch: Moments, source: Moments, deviations: bo
         means = (one.mean - batch.mean).square().mean()
         return means + (one.var.sqrt() - batch.var.sqrt()).square().mean() if deviations else means
 
-    if len(images.mean) == 1:
-        return batch.mean.new_zeros(())
-    spread = distance(images)
-    return torch.where(spread > 0, distance(source) / spread - 1 / (len(images.mean) - 1), 0.0)
+    count, spread = number_of(images.mean), distance(images)
+    return torch.where((count > 1) & (spread > 0), distance(source) / spread - 1 / (count - 1), 0.0)
 
 
-def share_of(shift: Tensor, images: int) -> Tensor:
+def number_of(rows: Tensor) -> Tensor:
+    """Return how many rows there are as a tensor, so that an exported graph computes it for each batch."""
+    return rows.new_ones(rows.shape[:1]).sum()
+
+
+def share_of(shift: Tensor, images: int | Tensor) -> Tensor:
     """Return how much of the target statistics to use in a layer with this shift, measured on so many images.
 
     The fewer there are, the less certain are shift and statistics: a shift of 1 / images counts as none, and half of
