@@ -61,8 +61,9 @@ results: $(READY)
 	$(BIN)/python tools/update_plans.py docs/results
 	$(BIN)/domainadaptor report docs/results --output results --publish docs/results $(FIGURES:%=--figure %)
 
-# The site, in site/<version>. Warnings are errors.
+# The site, in site/<version>, after the examples of the docstrings. Warnings are errors.
 docs: $(READY)
+	$(BIN)/python -m pytest -q tests/docs/test_docstrings.py
 	$(BIN)/sphinx-build --fail-on-warning --quiet docs site/$(VERSION)
 	echo '<meta http-equiv="refresh" content="0; url=$(VERSION)/index.html">' > site/index.html
 

@@ -38,7 +38,15 @@ DEFAULT_METHOD = "auto"  # wherever no other is named
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """What a reader wants to know about a method."""
+    """What a reader wants to know about a method.
+
+    Example:
+        >>> info = da.method_info("tent")
+        >>> info.paper, info.year, info.forwards
+        ('Wang et al., Tent', 2021, '1 (2 if it predicts after)')
+        >>> info.defaults["lr"]
+        0.001
+    """
 
     name: str = ""
     summary: str = ""
@@ -84,6 +92,14 @@ def method(
         options: A function whose options the method takes too, in its `**` argument, such as
             `option_types.gradient_steps`; an option of the method's own replaces the one of that name.
         check: Raises BadOption for options that do not fit together; it gets all of them, defaults included.
+
+    Example:
+        >>> @da.method(paper="Me", year=2026, kind="statistics", forwards="1")
+        ... def half(network, *, alpha: da.option_types.Share = 0.5):
+        ...     \"\"\"Mix both statistics equally.\"\"\"
+        ...     return da.StepAdaptor(network, norm=lambda layer: da.MixedNorm(layer, alpha=alpha))
+        >>> da.adapt(network, half, alpha=0.7)(images).shape
+        torch.Size([8, 5])
     """
     card = MethodInfo(paper=paper, year=year, kind=kind, forwards=forwards, backwards=backwards, needs=needs)
 
@@ -128,6 +144,12 @@ def variant(base: F, doc: str, *, defaults: Mapping[str, Any], **card: Any) -> F
         doc: The variant's docstring.
         defaults: Options with other defaults.
         **card: What differs in the description, as `@method` has it.
+
+    Example:
+        >>> from domainadaptor.methods.tent import tent
+        >>> fast_tent = da.variant(tent, "Tent with a long step.", defaults={"lr": 0.01})
+        >>> da.adapt(network, fast_tent)(images).shape
+        torch.Size([8, 5])
     """
     made = functools.partial(base, **coerce_options(base, defaults))
     made.__doc__ = doc
@@ -154,7 +176,12 @@ def _describe(name: str, entry: registry.Entry) -> MethodInfo:
 
 
 def list_methods() -> dict[str, str]:
-    """Return every method's name with one sentence on what it does; sorted by name, without importing torch."""
+    """Return every method's name with one sentence on what it does; sorted by name, without importing torch.
+
+    Example:
+        >>> da.list_methods()["adabn"]
+        'Normalize each batch with its own statistics.'
+    """
     return {name: info.summary for name, info in describe(METHODS).items()}
 
 
@@ -167,6 +194,10 @@ def method_info(method: str | Callable[..., Any], *, allow_import: bool = False)
 
     Raises:
         BadOption: There is no such method.
+
+    Example:
+        >>> da.method_info("adabn").options["variance"].type
+        'unbiased or biased'
     """
     if isinstance(method, str) and (entry := registry.entries(METHODS).get(method)) is not None:
         return _describe(method, entry)

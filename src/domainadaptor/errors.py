@@ -20,11 +20,26 @@ __all__ = [
 
 
 class AdaptationError(Exception):
-    """Base class of all errors of this library."""
+    """Base class of all errors of this library.
+
+    Example:
+        >>> try:
+        ...     da.adapt(network, "adabn", lr=0.1)
+        ... except da.AdaptationError as error:
+        ...     print(error)
+        adabn has no option 'lr'; ...
+    """
 
 
 class AdaptationWarning(UserWarning):
-    """The predictions may be worse than the source model's. A subclass for each cause."""
+    """The predictions may be worse than the source model's. A subclass for each cause.
+
+    Example:
+        >>> import warnings
+        >>> warnings.simplefilter("ignore", da.AdaptationWarning)
+        >>> da.adapt(network, "adabn").adapt(images[:1]).warnings
+        (SmallBatch(...),)
+    """
 
 
 class SmallBatch(AdaptationWarning):
@@ -48,23 +63,66 @@ class NotLogits(AdaptationWarning):
 
 
 class BadOption(AdaptationError, ValueError):
-    """An option name, value or combination is invalid: change the call."""
+    """An option name, value or combination is invalid: change the call.
+
+    Example:
+        >>> try:
+        ...     da.adapt(network, "tent", steps=0)
+        ... except da.BadOption as error:
+        ...     print(error)
+        steps=0: expected a whole number of at least 1
+    """
 
 
 class UnsupportedNetwork(AdaptationError, ValueError):
-    """The network cannot be adapted as it is: change the network or the method."""
+    """The network cannot be adapted as it is: change the network or the method.
+
+    Example:
+        >>> try:
+        ...     da.adapt(torch.nn.Linear(3, 2), "tent")
+        ... except da.UnsupportedNetwork as error:
+        ...     print(type(error).__name__)
+        UnsupportedNetwork
+    """
 
 
 class BadBatch(AdaptationError, ValueError):
-    """The batch cannot be used: change the data."""
+    """The batch cannot be used: change the data.
+
+    Example:
+        >>> try:
+        ...     da.adapt(network)(images[0])
+        ... except da.BadBatch as error:
+        ...     print(error)
+        The images have shape (3, 16, 16), but the layer ... takes (N, 3, H, W). One image? Pass image[None].
+    """
 
 
 class BadFile(AdaptationError, ValueError):
-    """A file is missing, corrupt, unsafe or does not fit: pass another file."""
+    """A file is missing, corrupt, unsafe or does not fit: pass another file.
+
+    Example:
+        >>> try:
+        ...     raise da.BadFile("weights.pt: expected a safetensors file")
+        ... except da.AdaptationError as error:
+        ...     print(error)
+        weights.pt: expected a safetensors file
+    """
 
 
 class SourceChanged(AdaptationError, RuntimeError):
-    """The network was edited after it was wrapped: wrap it again."""
+    """The network was edited after it was wrapped: wrap it again.
+
+    Example:
+        >>> adaptor = da.adapt(network)
+        >>> with torch.no_grad():
+        ...     _ = network[1].weight.mul_(2)
+        >>> try:
+        ...     adaptor(images)
+        ... except da.SourceChanged as error:
+        ...     print(error)
+        The network was edited ...
+    """
 
 
 class MissingExtra(AdaptationError, ImportError):

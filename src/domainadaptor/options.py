@@ -31,6 +31,12 @@ class Option:
         gt: Number that values must exceed.
         le: Largest number.
         expects: What messages say was expected, instead of the type.
+
+    Example:
+        >>> from typing import Annotated
+        >>> Rate = Annotated[float, da.Option("Learning rate.", ge=0)]
+        >>> da.Option(ge=0, le=1).allows(2)
+        False
     """
 
     doc: str = ""

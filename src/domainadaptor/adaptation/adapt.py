@@ -41,6 +41,13 @@ def adapt(
     Raises:
         BadOption: There is no such method or option, or a value is not allowed.
         UnsupportedNetwork: The method cannot adapt this network.
+
+    Example:
+        >>> adaptor = da.adapt(network)
+        >>> adaptor(images).shape
+        torch.Size([8, 5])
+        >>> da.adapt(network, "tent", guard=True, lr=0.001)
+        Adaptor(tent(lr=0.001): 1 of 1 norm layers adapt)
     """
     if isinstance(method, nn.Module):
         raise BadOption(

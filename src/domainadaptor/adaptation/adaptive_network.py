@@ -54,6 +54,15 @@ class AdaptiveNetwork(Stateful):
         source: The source model.
         read_logits: Extracts the logits from what the network returns, given the number of images.
         settings: What is replaced and what learns.
+
+    Example:
+        >>> class Spread(da.Objective):
+        ...     \"\"\"Let scales stay near those of the source model.\"\"\"
+        ...     def __call__(self, network: da.AdaptiveNetwork, images, logits):
+        ...         near = [(p - network.start(name)).square().sum() for name, p in network.learnable().items()]
+        ...         return da.entropy(logits).mean() + sum(near)
+        >>> da.StepAdaptor(network, norm=da.batch_only, objective=Spread())(images).shape
+        torch.Size([8, 5])
     """
 
     def __init__(

@@ -36,6 +36,9 @@ class Adaptor(nn.Module, ABC):
     Args:
         network: Any trained network that the method can adapt.
         reset_every: Number of batches after which everything is reset; None never resets, 1 is episodic.
+
+    Example:
+        >>> logits = da.adapt(network, "tent")(images)
     """
 
     def __init__(self, network: nn.Module, *, reset_every: int | None = 1) -> None:
@@ -163,10 +166,7 @@ class Adaptor(nn.Module, ABC):
         return self
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the source model's state dict with what was learned in its place. A plain network can load it.
-
-        As copies and pickles, it waits for a batch that another thread adapts to.
-        """
+        """Return the source model's state dict with what was learned in its place. A plain network can load it."""
         prefix: str = kwargs.get("prefix", args[1] if len(args) > 1 else "")
         with self._turn():
             state = self.source.state_dict(*args, **kwargs)

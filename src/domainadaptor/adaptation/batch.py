@@ -25,6 +25,10 @@ def predict(
         loader: Yields batches of images, tuples that start with them, or dicts with "pixel_values" or "image(s)".
         progress: Called after each batch with the number of images done and the result, which has `warnings` and
             `note`; with the output, if the adaptor is another function.
+
+    Example:
+        >>> da.predict(da.adapt(network), images.split(4)).shape
+        torch.Size([8, 5])
     """
     weight = next(adaptor.parameters(), None) if isinstance(adaptor, nn.Module) else None
     logits, done = [], 0

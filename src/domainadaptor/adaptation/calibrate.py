@@ -37,6 +37,11 @@ def calibrate(network: nn.Module, batches: Iterable[Any], *, share: float | None
     Raises:
         BadBatch: Images cannot be used, or there are none.
         UnsupportedNetwork: The network has no norm layer that can be calibrated.
+
+    Example:
+        >>> plain = da.calibrate(network, torch.randn(64, 3, 16, 16))
+        >>> plain(images[:1]).shape
+        torch.Size([1, 5])
     """
     calibration = Calibration(network, share=share)
     for images in given_batches(batches, _SPLIT):
@@ -64,6 +69,14 @@ class Calibration:
     Args:
         network: As for `calibrate`.
         share: As for `calibrate`.
+
+    Example:
+        >>> calibration = da.Calibration(network)
+        >>> for batch in torch.randn(64, 3, 16, 16).split(16):
+        ...     calibration.add(batch)
+        >>> calibration.images, [layer.name for layer in calibration.layers()]
+        (64, ['1'])
+        >>> plain = calibration.network()
     """
 
     @torch.inference_mode(False)  # the tensors of the new network must be ordinary ones

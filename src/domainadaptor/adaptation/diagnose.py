@@ -47,6 +47,11 @@ def diagnose(
     Raises:
         BadBatch: Images cannot be used, or there are none.
         UnsupportedNetwork: The network has no batch normalization, or returns no logits of classes.
+
+    Example:
+        >>> found = da.diagnose(network, torch.randn(64, 3, 16, 16))
+        >>> found.images
+        64
     """
     examination = _Examination(network, output)
     given: list[int] = []

@@ -45,7 +45,13 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `diagnose` found. Shares and accuracies are between 0 and 1."""
+    """What `diagnose` found. Shares and accuracies are between 0 and 1.
+
+    Example:
+        >>> found = da.diagnose(network, torch.randn(64, 3, 16, 16))
+        >>> found.layers[0].name, found.shift >= 0
+        ('1', ...)
+    """
 
     images: int
     batch_size: int

@@ -9,7 +9,13 @@ from domainadaptor.adaptation.state import Stateful
 
 @torch.no_grad()
 def update_ema(teacher: AdaptiveNetwork, student: AdaptiveNetwork, share: float) -> None:
-    """Move every learned weight of the teacher toward the student's by a share of the way; statistics stay."""
+    """Move every learned weight of the teacher toward the student's by a share of the way; statistics stay.
+
+    Example:
+        >>> from domainadaptor.methods.cotta import Cotta  # its teacher follows its student
+        >>> Cotta(network, views=1, ema=0.99)(images).shape
+        torch.Size([8, 5])
+    """
     slow, fast = teacher.learnable(), student.learnable()
     for name in slow.keys() & fast.keys():  # a layer may be used more than once by one batch and not by another
         slow[name].copy_((1 - share) * slow[name] + share * fast[name])
@@ -21,6 +27,12 @@ class EmaPrediction(Stateful):
     Args:
         keep: The weight of the old average when a batch is added.
         uniform: Whether it begins with uniform probabilities; otherwise with the first batch.
+
+    Example:
+        >>> average = da.EmaPrediction(0.9, uniform=True)
+        >>> average.before(torch.rand(8, 4))
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
+        >>> average.add(torch.eye(4))
     """
 
     kept = ("_average",)

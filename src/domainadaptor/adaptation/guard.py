@@ -70,6 +70,13 @@ class CollapseGuard(Stateful):
     Running statistics follow the stream wherever it goes. So each batch of eight images or more is compared: if its
     predictions carry less than three quarters of the source model's information, they are replaced and the statistics
     are reset. After noise, most ordinary batches have 0.1 to 0.5 of it; where nothing is wrong, 0.8 and more.
+
+    Example:
+        >>> adaptor = da.adapt(network, "tent", guard=True)
+        >>> isinstance(adaptor.collapse, da.CollapseGuard)
+        True
+        >>> adaptor.adapt(images).collapsed
+        False
     """
 
     kept = ("_seen", "_source")

@@ -37,7 +37,12 @@ def read_logits(
 
 
 def rows(logits: Tensor, multilabel: bool) -> Tensor:
-    """Return what a loss averages over, (R, K): images, pixels on a regular grid, or labels, whose rows are (0, z)."""
+    """Return what a loss averages over, (R, K): images, pixels on a regular grid, or labels, whose rows are (0, z).
+
+    Example:
+        >>> da.rows(torch.zeros(2, 5, 4, 4), multilabel=False).shape  # one row per pixel
+        torch.Size([32, 5])
+    """
     if logits.ndim == 4:
         step = math.ceil(math.sqrt(logits[:, 0].numel() / _MOST_ROWS))
         logits = logits[..., ::step, ::step]
@@ -65,12 +70,22 @@ def _checked(logits: object, images: int, accepts: Accepts, multilabel: bool) ->
 
 
 def in_loss_precision(logits: Tensor) -> Tensor:
-    """Return logits in at least float32, the precision in which losses are computed."""
+    """Return logits in at least float32, the precision in which losses are computed.
+
+    Example:
+        >>> da.in_loss_precision(torch.zeros(1, 2, dtype=torch.float16)).dtype
+        torch.float32
+    """
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def finite(*outputs: Any) -> bool:
-    """Return whether every value of every tensor in the outputs is finite, with one read from the device."""
+    """Return whether every value of every tensor in the outputs is finite, with one read from the device.
+
+    Example:
+        >>> da.finite(torch.zeros(2), torch.tensor(float("nan")))
+        False
+    """
     flags = [torch.isfinite(tensor).all() for tensor in tree_leaves(outputs) if isinstance(tensor, Tensor)]
     return bool(torch.stack([flag.to(flags[0].device) for flag in flags]).all()) if flags else True
 

@@ -19,7 +19,12 @@ class Temperature(NamedTuple):
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Return the Shannon entropy of each prediction, (N,)."""
+    """Return the Shannon entropy of each prediction, (N,).
+
+    Example:
+        >>> da.entropy(torch.zeros(1, 2))
+        tensor([0.6931])
+    """
     return -(logits.softmax(1) * logits.log_softmax(1)).sum(1)
 
 

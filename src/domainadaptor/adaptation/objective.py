@@ -19,7 +19,17 @@ _WITH_TEMPERATURE = {"gem-t": losses.gem_t, "gem-skd": losses.gem_skd}
 
 
 class Objective(Stateful, ABC):
-    """An unsupervised loss of one batch. It may keep state between batches."""
+    """An unsupervised loss of one batch. It may keep state between batches.
+
+    Example:
+        >>> class Margin(da.Objective):
+        ...     \"\"\"Let the two largest logits differ.\"\"\"
+        ...     def __call__(self, network, images, logits):
+        ...         first, second = logits.topk(2).values.unbind(1)
+        ...         return (second - first).mean()
+        >>> da.StepAdaptor(network, norm=da.batch_only, objective=Margin())(images).shape
+        torch.Size([8, 5])
+    """
 
     idle = "there was nothing to learn from"  # why it returned None
     uses_logits = True  # if false, it runs its own passes and the logits carry no gradient
@@ -42,7 +52,13 @@ class Objective(Stateful, ABC):
 
 
 class LogitLoss(Objective):
-    """The mean of a loss per image."""
+    """The mean of a loss per image.
+
+    Example:
+        >>> objective = da.LogitLoss(da.entropy)
+        >>> da.StepAdaptor(network, norm=da.batch_only, objective=objective)(images).shape
+        torch.Size([8, 5])
+    """
 
     rows_only = True
 

@@ -10,7 +10,17 @@ from domainadaptor.errors import UnsupportedNetwork
 
 
 class Predictor(Stateful, ABC):
-    """Compute the logits in place of the network's head. It may keep state between batches."""
+    """Compute the logits in place of the network's head. It may keep state between batches.
+
+    Example:
+        >>> class Sharper(da.Predictor):
+        ...     \"\"\"Double the logits.\"\"\"
+        ...     needs_features = False
+        ...     def __call__(self, logits, features, head):
+        ...         return 2 * logits
+        >>> da.StepAdaptor(network, predictor=Sharper())(images).shape
+        torch.Size([8, 5])
+    """
 
     needs_features = True
 

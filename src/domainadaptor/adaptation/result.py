@@ -14,6 +14,11 @@ class Adaptation:
     """The predictions for one batch, and how they came about.
 
     `loss` and `alpha` are read from the device only when they are asked for.
+
+    Example:
+        >>> result = da.adapt(network, "adamixbn").adapt(images)
+        >>> result.logits.shape, list(result.alpha), result.fell_back
+        (torch.Size([8, 5]), ['1'], False)
     """
 
     logits: Tensor  # (N, K) or (N, K, H, W), after adapting to the batch; without logits, whatever the network returns

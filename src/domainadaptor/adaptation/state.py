@@ -17,6 +17,17 @@ class Stateful:
 
     A subclass names in `kept` the attributes that are state. Their initial values are class attributes; they are
     replaced, never written to. What has state of its own is listed in `_parts`.
+
+    Example:
+        >>> class Counter(da.Stateful):
+        ...     \"\"\"Count batches, and start over when the adaptor is reset.\"\"\"
+        ...     kept = ("count",)
+        ...     count = 0
+        >>> counter = Counter()
+        >>> counter.count = 3
+        >>> counter.reset()
+        >>> counter.count
+        0
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
@@ -55,6 +66,13 @@ class LazyOptimizer(Stateful):
     Args:
         factory: Makes the optimizer from the parameters.
         momentum_only: Whether its steps last for one batch only: parameters go back, momentum and averages stay.
+
+    Example:
+        >>> weight = torch.nn.Parameter(torch.ones(1))
+        >>> optimizer = da.LazyOptimizer(da.make_optimizer("sgd", lr=0.1, momentum=0.9))
+        >>> da.gradient_step(weight.square().sum(), [weight], optimizer)
+        >>> weight.item()
+        0.800...
     """
 
     def __init__(self, factory: OptimizerFactory, *, momentum_only: bool = False) -> None:
@@ -99,7 +117,15 @@ class LazyOptimizer(Stateful):
 
 
 class SeededGenerator(Stateful):
-    """Random numbers from a seed, on the CPU so that every device draws the same."""
+    """Random numbers from a seed, on the CPU so that every device draws the same.
+
+    Example:
+        >>> random = da.SeededGenerator(0)
+        >>> first = torch.rand(2, generator=random.generator)
+        >>> random.reset()
+        >>> torch.equal(first, torch.rand(2, generator=random.generator))
+        True
+    """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -119,7 +145,13 @@ class SeededGenerator(Stateful):
 
 
 def make_optimizer(name: str, *, lr: float, momentum: float) -> OptimizerFactory:
-    """Return a factory of "sgd" or "adam"; for Adam, `momentum` is beta1."""
+    """Return a factory of "sgd" or "adam"; for Adam, `momentum` is beta1.
+
+    Example:
+        >>> make = da.make_optimizer("adam", lr=0.001, momentum=0.9)
+        >>> type(make(list(network.parameters()))).__name__
+        'Adam'
+    """
     if name == "sgd":
         return partial(SGD, lr=lr, momentum=momentum)
     return partial(Adam, lr=lr, betas=(momentum, 0.999))

@@ -34,6 +34,13 @@ class StepAdaptor(Adaptor):
         predictor: Answers instead of the network's head; None uses the head.
         head: Name of the linear layer whose input are the features; None finds the last one.
         **settings: Fields of `NetworkSettings`: others, skip, adapt_from.
+
+    Example:
+        >>> from functools import partial
+        >>> norm = partial(da.MixedNorm, alpha=0.7, fold=True)
+        >>> adaptor = da.StepAdaptor(network, norm=norm, objective=da.LogitLoss(da.entropy))
+        >>> adaptor(images).shape
+        torch.Size([8, 5])
     """
 
     def __init__(
@@ -143,6 +150,12 @@ def gradient_step(
 
     Raises:
         UnsupportedNetwork: The loss depends on none of the parameters.
+
+    Example:
+        >>> weight = torch.nn.Parameter(torch.ones(1))
+        >>> optimizer = da.LazyOptimizer(da.make_optimizer("sgd", lr=0.1, momentum=0.0))
+        >>> da.gradient_step((weight / 0).sum(), [weight], optimizer)
+        'the loss is not finite (inf)'
     """
     with phase(BACKWARD):
         gradients = compute_gradients(loss, parameters)

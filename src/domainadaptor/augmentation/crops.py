@@ -21,6 +21,10 @@ def random_views(images: Tensor, count: int, generator: torch.Generator, area: t
         count: Number of views.
         generator: Random generator, on the CPU.
         area: Smallest and largest fraction of an image that a crop keeps.
+
+    Example:
+        >>> da.random_views(images, 3, torch.Generator().manual_seed(0)).shape
+        torch.Size([24, 3, 16, 16])
     """
     if images.ndim != 4:
         raise BadBatch(f"Expected images of shape (N, C, H, W) to crop, got {tuple(images.shape)}. Use another loss.")

@@ -36,6 +36,12 @@ class MixedNorm(AdaptiveBatchNorm):
         variance: "unbiased" or "biased".
         running: Whether the mixture replaces the source statistics after each batch.
         constant: Whether gradients treat the mixture as a constant.
+
+    Example:
+        >>> from functools import partial
+        >>> adaptor = da.StepAdaptor(network, norm=partial(da.MixedNorm, alpha=0.7))
+        >>> adaptor.adapt(images).alpha
+        {'1': 0.7}
     """
 
     kept = ("folded",)

@@ -64,6 +64,12 @@ def evaluate(
     Raises:
         BadOption: There is no such method, data set or class, or images need a transform.
         BadBatch: The loader yields no labels.
+
+    Example:
+        >>> labeled = [(images, torch.arange(8) % 5)]
+        >>> rows = da.evaluate(network, labeled, ["source", "adamixbn"], progress=False)
+        >>> [(row["method"], row["images"]) for row in rows]
+        [('source', 8), ('adamixbn', 8)]
     """
     source = adapt(network, "source", output=output)
     named = methods if isinstance(methods, Mapping) else {name: name for name in methods}
