@@ -1,8 +1,8 @@
 """Hostile images in a batch: gradient ascent on the error of the others' adapted predictions.
 
 White-box: the attacker knows the network, the method and the other images of the batch with their labels, and may
-choose any pixels. DomainAdaptor-T is written out here with gradients through the statistics, alpha, the folding, the
-gradient step and the second pass; only the temperature is a constant. A test compares this form with the library.
+choose any pixels. The default method, auto, is written out here with gradients through statistics, shift, share and
+views. A test compares this form with the library.
 """
 
 import torch
@@ -10,68 +10,47 @@ from torch import Tensor, nn
 from torch.autograd import grad
 from torch.nn.functional import cross_entropy
 
+from domainadaptor.augmentation.crops import zoomed
+from domainadaptor.norms.shift import share_of
+
 
 class Unrolled:
-    """DomainAdaptor-T on one batch, as a function with gradients from all logits to all images."""
+    """auto on one batch, as a function with gradients from all logits to all images."""
 
-    def __init__(self, network: nn.Module, lr: float = 1e-3) -> None:
-        self._network, self._lr = network, lr
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
         self._layers = [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d)]
-        self._folded: list[tuple[Tensor, Tensor]] = []  # scale and shift by layer
-        self._second = False
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the adapted logits."""
-        hooks = [layer.register_forward_hook(self._replace) for layer in self._layers]
+        hooks = [layer.register_forward_hook(_mixed) for layer in self._layers]
         try:
-            self._folded, self._second = [], False
-            self._network(images)
-            start, self._second = list(self._folded), True
-            logits = self._network(images)
-            flat = [tensor for pair in start for tensor in pair]
-            steps = grad(gem_t(logits), flat, create_graph=True)
-            moved = [tensor - self._lr * step for tensor, step in zip(flat, steps, strict=True)]
-            self._folded = list(zip(moved[::2], moved[1::2], strict=True))
-            return self._network(images)
+            logs = [self._network(view).log_softmax(1) for view in (images, zoomed(images, 0.06), images.flip(-1))]
         finally:
             for hook in hooks:
                 hook.remove()
-
-    def _replace(self, layer: nn.BatchNorm2d, inputs: tuple[Tensor], output: Tensor) -> Tensor:
-        (x,) = inputs
-        var, mean = torch.var_mean(x, (0, 2, 3))
-        if not self._second:
-            scale, shift = fold(layer, x, mean, var)
-            self._folded.append((scale.clone(), shift.clone()))  # the step does not see how they came about
-        else:
-            scale, shift = self._folded[self._layers.index(layer)]
-        normal = (x - mean[:, None, None]) / (var + layer.eps).sqrt()[:, None, None]
-        return normal * scale[:, None, None] + shift[:, None, None]
+        changed = [(view.argmax(1) != logs[0].argmax(1)).float().mean() for view in logs]
+        if changed[2] > 1.25 * changed[1] + 0.05:  # the network tells left from right
+            logs.pop()
+        return torch.stack(logs).logsumexp(0)
 
 
-def fold(layer: nn.BatchNorm2d, x: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-    """Return scale and shift with which batch statistics give what the mixed statistics give."""
-    source_mean, source_var = layer.running_mean, layer.running_var
-    own_var, own_mean = torch.var_mean(x, (2, 3))  # of each image
-    own, batch, source = (
-        (m, (v + 1e-12).sqrt()) for m, v in ((own_mean, own_var), (mean, var), (source_mean, source_var))
+def _mixed(layer: nn.BatchNorm2d, inputs: tuple[Tensor], output: Tensor) -> Tensor:
+    (x,) = inputs
+    batch_var, batch_mean = torch.var_mean(x, (0, 2, 3))
+    own_var, own_mean = torch.var_mean(x, (2, 3), correction=0)  # of each image
+
+    def distance(mean: Tensor, var: Tensor) -> Tensor:
+        apart = (var + 1e-12).sqrt() - (batch_var + 1e-12).sqrt()  # whose gradient is finite at 0
+        return ((mean - batch_mean) ** 2 + apart**2).mean()
+
+    shift = distance(layer.running_mean, layer.running_var) / distance(own_mean, own_var) - 1 / (len(x) - 1)
+    share = share_of(shift, len(x))
+    mean, var = (
+        ((1 - share) * source + share * batch)[:, None, None]
+        for source, batch in ((layer.running_mean, batch_mean), (layer.running_var, batch_var))
     )
-
-    def distance(a, b):
-        return sum(((p - q) ** 2).mean(-1) for p, q in zip(a, b, strict=True))
-
-    apart = distance(source, batch)
-    alpha = 1 - (apart / (distance(own, batch) + distance(own, source) + apart)).mean()
-    deviation = (var + layer.eps).sqrt()
-    scale = deviation / (alpha * source_var + (1 - alpha) * var + layer.eps).sqrt() * layer.weight
-    return scale, alpha * (mean - source_mean) / deviation * scale + layer.bias
-
-
-def gem_t(logits: Tensor) -> Tensor:
-    """Return the softened entropy: each image by its own temperature, weighted by the mean one."""
-    temperature = 2 * logits.detach().std(1, keepdim=True)
-    soft = (logits / temperature).log_softmax(1)
-    return -(temperature.square().mean() * (soft.exp() * soft).sum(1)).mean()
+    return (x - mean) / (var + layer.eps).sqrt() * layer.weight[:, None, None] + layer.bias[:, None, None]
 
 
 def attack(
