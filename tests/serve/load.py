@@ -14,7 +14,7 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -105,37 +105,57 @@ def judge(asks: list[Ask], answers: list[Answer]) -> dict[str, int]:
     return dict(kinds)
 
 
-def ideal_queue(load: Load, rate: float, count: int, workers: int, seed: int = 0) -> float:
+def ideal_queue(rate: float, work: Iterable[float], workers: int, seed: int = 0) -> float:
     """Return the 99th percentile of seconds in a queue that adds nothing of its own.
 
-    The same arrivals, in the order in which they come, for workers that need the same time for each.
+    Args:
+        rate: Requests per second; they arrive when those of `Load.arrive` with the same seed do.
+        work: Seconds that each request takes a worker; the first worker that is free takes the next request.
+        workers: How many.
+        seed: Seed of the arrivals.
     """
     draw, now, seconds = random.Random(seed), 0.0, []
     free = [0.0] * workers
-    for _ in range(count):
+    for needed in work:
         now += draw.expovariate(rate)
-        end = max(now, heapq.heappop(free)) + workers / load.capacity
+        end = max(now, heapq.heappop(free)) + needed
         heapq.heappush(free, end)
         seconds.append(end - now)
     return percentile(seconds, 0.99)
 
 
-def hold(load: Load, seconds: float, workers: int) -> dict[str, float]:
-    """Promise 14: 80 % of the capacity."""
-    rate, before = 0.8 * load.capacity, load.service.memory()
+def hold(load: Load, seconds: float, workers: int, share: float = 0.8) -> dict[str, float]:
+    """Promise 14: a share of the capacity; and what ideal queues make of the same arrivals.
+
+    In one of them every request takes a worker the same time, in the other one the time that it took.
+    """
+    rate, before, seed = share * load.capacity, load.service.memory(), round(100 * share)
     images = load.service.metric("images_total")
-    asks, answers = load.arrive(rate, seconds)
+    asks, answers = load.arrive(rate, seconds, seed)
     taken = [answer.seconds for answer in answers if answer.status == 200]
     counted = judge(asks, answers)
     predicted = (load.service.metric("images_total") - images) / len(load.batches[0])
+    work = work_of(load.service, asks)
+    equal = [workers / load.capacity] * len(asks)
+    ideals = [ideal_queue(rate, each, workers, seed) / load.unloaded for each in (equal, work)]
     return {
         **counted,
+        "share": share,
+        "busy": sum(work) / len(work) * rate / workers,
         "doubled": predicted - counted["right"],
         "p99": percentile(taken, 0.99),
         "ratio": percentile(taken, 0.99) / load.unloaded,
-        "ideal_ratio": ideal_queue(load, rate, len(asks), workers) / load.unloaded,
+        "ideal_ratio": ideals[0],
+        "same_work_ratio": ideals[1],
         "memory": load.service.memory() / before - 1,
     }
+
+
+def work_of(service: Service, asks: list[Ask]) -> list[float]:
+    """Return the seconds that each request took a worker, by the log of the service."""
+    phases = {line["id"]: line["phases"] for line in service.log() if "phases" in line}
+    parts = ("decode", "source", "adapt")
+    return [sum(phases[ask.id].get(part, 0.0) for part in parts) for ask in asks if ask.id in phases]
 
 
 def overload(load: Load, seconds: float) -> dict[str, float]:

@@ -49,7 +49,15 @@ def shown(found: dict[str, Any]) -> str:
     if not found:
         return f"\nNot measured yet: `{COMMAND}` does it.\n\n"
     machines = sorted({f"{e['processor']}, torch {e['torch']}, {e['date']}, `{e['command']}`" for e in found.values()})
-    lines = ["", *(f"{machine}." for machine in machines), *_promises(found), *_poison(found), *_layouts(found), ""]
+    lines = [
+        "",
+        *(f"{machine}." for machine in machines),
+        *_promises(found),
+        *_loads(found),
+        *_poison(found),
+        *_layouts(found),
+        "",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -60,6 +68,25 @@ def _promises(found: dict[str, Any]) -> list[str]:
         if name in found
     ]
     return ["", "| promise | figure | measured | holds |", "|---|---|---|---|", *rows]
+
+
+def _loads(found: dict[str, Any]) -> list[str]:
+    if "loads" not in found.get("14 holds", {}):
+        return []
+    rows = found["14 holds"]["loads"]
+    until = next((at for at, row in enumerate(rows) if row["ratio"] > 3), len(rows))
+    held = f"up to {100 * rows[until - 1]['share']:.0f} % of capacity" if until else "at none of these loads"
+    text = (
+        f"p99 by load, in multiples of the unloaded median. At most 3 times: {held}. The ideal queues add nothing of "
+        "their own: in one, each request takes the same time, in the other, the time that it took here."
+    )
+    head = ["| load | p99 | ideal queue, same time for each | ideal queue, time as measured | workers busy |"]
+    lines = [
+        f"| {100 * r['share']:.0f} % | {r['ratio']:.1f} | {r['ideal_ratio']:.1f} | {r['same_work_ratio']:.1f} | "
+        f"{100 * r['busy']:.0f} % |"
+        for r in rows
+    ]
+    return ["", text, "", *head, "|---|---|---|---|---|", *lines]
 
 
 def _poison(found: dict[str, Any]) -> list[str]:

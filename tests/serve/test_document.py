@@ -10,6 +10,7 @@ import pytest
 
 from domainadaptor.serve.settings import ServeSettings
 from tests.serve import report
+from tests.serve.load import ideal_queue
 from tests.serve.service import picture
 from tests.test_documents import CLONE, FENCE, commands, follow, parse
 
@@ -68,6 +69,15 @@ def test_the_routes_are_those_of_the_service(service):
     paths = json.loads(service.ask("GET", "/openapi.json").body)["paths"]
     shown = {(method.upper(), path) for path, methods in paths.items() for method in methods}
     assert documented == shown | {("GET", "/openapi.json")}
+
+
+def test_the_multiples_are_those_of_ideal_queues():
+    text = TEXT.partition("| workers | at 40 % of capacity | at 60 % | at 80 % |\n")[2].partition("\n\n")[0]
+    lines = [[float(cell) for cell in line.strip("|").split("|")] for line in text.splitlines()[1:]]
+    assert [line[0] for line in lines] == [1, 2, 4, 8]
+    for workers, *shown in lines:
+        found = [ideal_queue(share * workers, [1.0] * 100_000, int(workers)) for share in (0.4, 0.6, 0.8)]
+        assert shown == pytest.approx(found, rel=0.04)
 
 
 def test_the_measured_part_is_that_of_the_numbers():

@@ -1,5 +1,6 @@
 """Run the service: bind the port, start the workers, answer until a signal comes."""
 
+import gc
 import logging
 import signal
 import socket
@@ -42,6 +43,7 @@ def run_server(settings: ServeSettings) -> None:
         timeout_keep_alive=10**6,  # DeadlineProtocol does it
         timeout_graceful_shutdown=int(settings.client_timeout + settings.time_limit * (settings.queue + 1)) + 1,
     )
+    gc.freeze()  # a collection would look at everything that was imported, and hold all requests up
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))  # uvicorn raises it again when it has finished
     uvicorn.Server(config).run(sockets=[listener])
 

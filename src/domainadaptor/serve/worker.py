@@ -4,6 +4,7 @@ Everything that reads what a client sent (forms, JSON, image decoders) runs here
 and not the service. Orders and replies are JSON, each followed by a body.
 """
 
+import gc
 import json
 import logging
 import signal
@@ -45,6 +46,7 @@ def main(descriptor: int) -> None:
     except AdaptationError as error:
         connection.send_bytes(json.dumps({"error": str(error)}).encode())
         return
+    gc.freeze()  # a collection would look at everything that was imported, and hold a request up
     connection.send_bytes(json.dumps(model.describe()).encode())
     desk = Desk(model, settings)
     while True:
