@@ -2,6 +2,7 @@
 
 import pytest
 
+from domainadaptor.adaptation.estimate import Signals, expect
 from domainadaptor.page.verdict import AnswerPair, chance, judge
 
 
@@ -49,6 +50,18 @@ def test_without_labels_nothing_is_claimed():
     assert "cannot be judged" in found.sentences[0]
     assert not found.warnings
     assert judge(pairs((20, "cat", "cat", "")), 20).headline == "Adapting changed no answer."
+
+
+@pytest.mark.parametrize(("preference", "tone"), [(0.2, "good"), (0.03, "open"), (0.0, "bad")])
+def test_without_labels_the_default_method_has_an_expectation(preference, tone):
+    changed = pairs((60, "cat", "dog", ""), (140, "cat", "cat", ""), (100, "dog", "dog", ""))
+    expected = expect(Signals(300, 0.2, preference, 0.8))
+    found = judge(changed, 64, expected=expected)
+    assert (found.tone, found.headline) == (tone, expected.headline)
+    assert found.sentences == ("It changed 60 of 300 answers.", expected.sentence)
+    labeled = pairs((60, "cat", "dog", "dog"))
+    assert judge(labeled, 64, expected=expected) == judge(labeled, 64)
+    assert "cannot be judged" in judge(changed[50:65], 15, expected=expected).sentences[0]
 
 
 def test_images_without_a_class_are_counted():

@@ -102,16 +102,13 @@ class Diagnosis:
         """The verdict in a sentence."""
         if self.images < FEWEST:
             return "Too few images to tell."
-        if self.expected.outcome == "better":
-            return "Adapting should help."
-        if self.expected.outcome == "worse":
-            return "Do not adapt: expect worse answers."
-        return "Nothing to adapt." if self.size == "none" else "Adapting should make no clear difference."
+        if self.expected.outcome == "same" and self.size == "none":
+            return "Nothing to adapt."
+        return self.expected.headline
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was found, in words."""
-        before, after = self.expected.before, self.expected.after
         thirds = _thirds([max(layer.shift, 0.0) for layer in self.layers])
         seen = (
             "These images look like those that the network was trained on."
@@ -121,8 +118,7 @@ class Diagnosis:
         )
         return (
             seen,
-            f"About {before.value:.0%} of the answers should be right as the network is, and {after.value:.0%} after "
-            f"adapting. This is estimated without labels, and usually off by {before.error:.0%}.",
+            self.expected.sentence,
             f"Adapting changes {len(self.changed)} of {self.images} answers ({self.share_changed:.0%}).",
         )
 

@@ -11,9 +11,15 @@ from domainadaptor.adaptation.logits import in_loss_precision
 Outcome = Literal["better", "same", "worse"]
 
 # Chosen on the development sets of docs/diagnose.md, which also says how far off the estimates are.
-_ACCURACY = -0.76, 1.3  # its log-odds after adapting: a constant, and the weight of those of the mean confidence
-_GAIN = 1.25, -0.23  # weights of the preference for the new answers, and of the share of changed answers
+_ACCURACY = -0.63, 1.24  # its log-odds after adapting: a constant, and the weight of those of the mean confidence
+_GAIN = 1.3, -0.24  # weights of the preference for the new answers, and of the share of changed answers
 _RIGHT_ONCE = 1.6, -0.28  # the same, for the share of images that are right either before or after, but not both times
+_UNSURE = 0.006  # of the gain, with any number of images
+_HEADLINES: dict[Outcome, str] = {
+    "better": "Adapting should help.",
+    "same": "Adapting should make no clear difference.",
+    "worse": "Do not adapt: expect worse answers.",
+}
 _ERROR_BEFORE, _ERROR_AFTER = 0.03, 0.03  # mean distance from the truth
 
 
@@ -40,6 +46,20 @@ class Expectation(NamedTuple):
     after: Estimated
     outcome: Outcome
 
+    @property
+    def headline(self) -> str:
+        """The outcome in a sentence."""
+        return _HEADLINES[self.outcome]
+
+    @property
+    def sentence(self) -> str:
+        """The accuracies in words."""
+        return (
+            f"About {self.before.value:.0%} of the answers should be right as the network is, and "
+            f"{self.after.value:.0%} after adapting. This is estimated without labels, and usually off by "
+            f"{self.before.error:.0%}."
+        )
+
 
 class Answers:
     """The answers of the source model and of `auto`, over any number of batches."""
@@ -64,7 +84,7 @@ class Answers:
 def expect(signals: Signals) -> Expectation:
     """Return what can be expected of adapting, given what the answers show.
 
-    The outcome is "same" if the gain is less than two standard errors, as they would be with labels.
+    The outcome is "same" if the gain is less than two standard errors, as they would be with labels, of as many images.
     """
     inside = min(max(signals.confidence, 0.005), 0.995)
     after = 1 / (1 + math.exp(-_ACCURACY[0] - _ACCURACY[1] * math.log(inside / (1 - inside))))
@@ -72,6 +92,6 @@ def expect(signals: Signals) -> Expectation:
         preferred * signals.preference + weight * signals.changed for preferred, weight in (_GAIN, _RIGHT_ONCE)
     )
     gain = min(max(gain, after - 1), after)
-    noise = 2 * math.sqrt(max(once, abs(gain), 1 / signals.images) / signals.images)
+    noise = 2 * math.sqrt(max(once, abs(gain), 1 / signals.images) / signals.images + _UNSURE**2)
     outcome: Outcome = "better" if gain > noise else "worse" if gain < -noise else "same"
     return Expectation(Estimated(after - gain, _ERROR_BEFORE), Estimated(after, _ERROR_AFTER), outcome)

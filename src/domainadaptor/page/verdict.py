@@ -6,9 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from domainadaptor.adaptation.estimate import Expectation, Outcome
+
 _CHANCE = 0.05  # two-sided; below, a difference is more than chance explains
 _ONE_ANSWER = 0.9  # share of the images
-_FEW = 16  # images in a batch
+_FEW = 16  # images
+_TONES: dict[Outcome, Literal["good", "bad", "open"]] = {"better": "good", "same": "open", "worse": "bad"}
 
 
 @dataclass(frozen=True)
@@ -30,16 +33,19 @@ class Verdict:
     warnings: tuple[str, ...]
 
 
-def judge(pairs: Sequence[AnswerPair], batch: int, notes: Iterable[str] = ()) -> Verdict:
+def judge(
+    pairs: Sequence[AnswerPair], batch: int, notes: Iterable[str] = (), expected: Expectation | None = None
+) -> Verdict:
     """Return what can be said about a run.
 
     Args:
         pairs: The answers.
         batch: How many images were adapted together.
         notes: What the adaptor reported.
+        expected: What can be expected without labels, if that is known for the method.
     """
     labeled = [pair for pair in pairs if pair.label]
-    judged = _with_labels(labeled) if labeled else _without_labels(pairs)
+    judged = _with_labels(labeled) if labeled else _without_labels(pairs, expected)
     tone, headline, sentences = judged
     if labeled and len(labeled) < len(pairs):
         sentences.append(f"The class of the other {_images(len(pairs) - len(labeled))} is not known.")
@@ -70,7 +76,7 @@ def _with_labels(pairs: Sequence[AnswerPair]) -> _Judged:
     return ("good", "Adapting helped.", sentences) if after > before else ("bad", "Adapting did harm.", sentences)
 
 
-def _without_labels(pairs: Sequence[AnswerPair]) -> _Judged:
+def _without_labels(pairs: Sequence[AnswerPair], expected: Expectation | None) -> _Judged:
     changed = sum(pair.source != pair.adapted for pair in pairs)
     if not changed:
         return (
@@ -78,6 +84,9 @@ def _without_labels(pairs: Sequence[AnswerPair]) -> _Judged:
             "Adapting changed no answer.",
             [f"All {_images(len(pairs))} got the same answer before and after."],
         )
+    if expected is not None and len(pairs) >= _FEW:
+        tone: Literal["good", "bad", "open"] = _TONES[expected.outcome]
+        return tone, expected.headline, [f"It changed {changed} of {len(pairs)} answers.", expected.sentence]
     sentence = (
         "Without labels, this cannot be judged: the new answers may be better or worse. Look at the changed ones "
         "below, or choose a folder whose subfolders are named after the classes."

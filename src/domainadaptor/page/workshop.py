@@ -15,6 +15,8 @@ from torchvision.transforms.functional import to_tensor
 
 from domainadaptor import Adaptor, adapt
 from domainadaptor.adaptation.calibrate import Calibration
+from domainadaptor.adaptation.estimate import Answers, expect
+from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.errors import BadFile, BadOption
 from domainadaptor.lab.data.domains import Reader
 from domainadaptor.lab.data.images import as_url
@@ -45,6 +47,7 @@ class _Run:
     read: Reader
     batches: list[list[str]] = field(default_factory=list)  # names of the images that were adapted together
     pairs: list[AnswerPair] = field(default_factory=list)
+    answers: Answers = field(default_factory=Answers)
     sure: list[tuple[float, float]] = field(default_factory=list)
     seconds: list[tuple[float, float]] = field(default_factory=list)
     alpha: dict[str, list[float]] = field(default_factory=dict)
@@ -67,6 +70,7 @@ class _Run:
         self.seconds.append((plain, took))
         for layer, value in result.alpha.items():
             self.alpha.setdefault(layer, []).append(value)
+        self.answers.add(source, result.logits)
         if result.note:
             self.notes[result.note] = None
         before, after = (best_classes(logits, self.loaded.classes) for logits in (source, result.logits))
@@ -81,8 +85,9 @@ class _Run:
     def summary(self) -> dict[str, Any]:
         """Return the verdict and the numbers of the whole run."""
         labeled = [pair for pair in self.pairs if pair.label]
+        expected = expect(self.answers.signals()) if self.order.method == DEFAULT_METHOD else None
         return {
-            "verdict": asdict(judge(self.pairs, min(len(self.pairs), self.order.batch_size), self.notes)),
+            "verdict": asdict(judge(self.pairs, min(len(self.pairs), self.order.batch_size), self.notes, expected)),
             "images": len(self.pairs),
             "changed": sum(pair.source != pair.adapted for pair in self.pairs),
             "labeled": len(labeled),
