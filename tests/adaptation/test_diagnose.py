@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import domainadaptor as da
 from domainadaptor.adaptation.calibrate import Calibration
+from domainadaptor.adaptation.diagnose import _Sample
 from domainadaptor.adaptation.estimate import Expectation
 from domainadaptor.errors import BadBatch, UnsupportedNetwork
 from tests.conftest import GoldenNet, batch
@@ -17,6 +18,13 @@ from tests.conftest import GoldenNet, batch
 
 def images(count, seed=0):
     return batch(count, 3, 12, 12, seed=seed)
+
+
+def sample_of(*batches, size=256):
+    sample = _Sample(size)
+    for given in batches:
+        sample.add(given)
+    return sample.shuffled()
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +65,12 @@ def test_it_reports_what_the_calls_that_it_stands_for_return(net):
 
     steady = calibration.network()(shifted).argmax(1)
     single = da.adapt(net, effort="one")
+    positions, kept = sample_of(shifted)
+    assert sorted(positions) == list(range(100))
+    assert torch.equal(kept, shifted[positions])
     for size, agreement in found.batch_sizes:
-        answers = torch.cat([single(part) for part in shifted.split(size)]).argmax(1)
-        assert agreement == pytest.approx(float((answers == steady).float().mean()))
+        answers = torch.cat([single(part) for part in kept.split(size)]).argmax(1)
+        assert agreement == pytest.approx(float((answers == steady[positions]).float().mean()))
     assert [size.images for size in found.batch_sizes] == [1, 4, 16, 64]
 
 
@@ -103,14 +114,48 @@ def test_any_loader_gives_the_same_diagnosis(net):
     assert mixed.images == 70
 
 
-def test_sorted_images_are_noticed(net):
+def test_of_many_images_a_random_sample_is_kept():
+    given = torch.arange(300.0).view(300, 1)
+    counts = torch.zeros(300)
+    for start in range(100):
+        positions, kept = sample_of(*given.roll(start).split(64), size=30)
+        assert torch.equal(kept, given.roll(start)[positions])
+        assert len(set(positions)) == 30
+        counts[kept[:, 0].long()] += 1
+    assert 0 < counts.min() <= counts.max() < 30  # each is kept 10 times on average, with a deviation of 3
+    assert sample_of(torch.ones(4, 1), torch.ones(4, 2), torch.zeros(2, 1), size=16)[1].shape == (6, 1)
+
+
+def test_images_in_runs_of_a_class_are_noticed(net):
     given = images(192, 3)
     with torch.no_grad():
         order = net(given).argmax(1).argsort()
-    (warning,) = da.diagnose(net, given[order], batch_size=16).warnings
-    assert "sorted" in warning
-    assert da.diagnose(net, given, batch_size=16).warnings == ()
-    warning, *_ = da.diagnose(net, given[order][-64:] * 0 + given[order][-1:], batch_size=16).warnings
+    found = da.diagnose(net, given[order], batch_size=16)
+    assert "sorted by class" in found.warnings[0]
+    assert f"about {found.shuffled.after.value:.0%}" in found.warnings[0]
+    assert found.headline == "Do not adapt to the images in this order."
+    assert found.method != "auto"
+    whole = da.diagnose(net, given, batch_size=16)
+    assert whole.shuffled is None
+    assert whole.warnings == ()
+
+
+def test_what_is_lost_by_the_order_counts_as_wrong(net):
+    """Answers in runs of a class, against a network measured on all images."""
+    given = images(128, 3)
+    with torch.no_grad():
+        given = given[net(given).argmax(1).argsort()]
+    found = da.diagnose(net, given, batch_size=16)
+    positions, kept = sample_of(given)
+    steady = da.calibrate(net, given.split(16))(kept).argmax(1)
+    adaptor = da.adapt(net)
+    in_order, shuffled = (torch.cat([adaptor(part) for part in x.split(16)]).argmax(1) for x in (given, kept))
+    lost = float((shuffled == steady).float().mean() - (in_order[positions] == steady).float().mean())
+    assert found.shuffled.after.value - found.expected.after.value == pytest.approx(max(lost, 0))
+
+
+def test_one_class_for_everything_is_noticed(net):
+    warning, *_ = da.diagnose(net, images(1).expand(64, -1, -1, -1), batch_size=16).warnings
     assert "Nearly all answers are one class" in warning
 
 

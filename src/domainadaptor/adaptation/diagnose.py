@@ -18,13 +18,13 @@ from domainadaptor.adaptation.batch import fitted_batch, given_batches
 from domainadaptor.adaptation.calibrate import FEW, FEWEST, Calibration
 from domainadaptor.adaptation.comparison import Comparison, classes_named
 from domainadaptor.adaptation.diagnosis import BatchSize, ChangedAnswer, Cost, Diagnosis
-from domainadaptor.adaptation.estimate import Answers, expect
+from domainadaptor.adaptation.estimate import Answers, Expectation, expect
 from domainadaptor.adaptation.logits import OutputReader, in_loss_precision
 from domainadaptor.errors import SmallBatch, UnsupportedNetwork
 
 T = TypeVar("T")
 
-_COMPARED = 256  # images with which batch sizes are compared
+_SAMPLE = 256  # images that are kept to adapt to them in other batches
 _SIZES = (1, 4, 16, 64)
 _SORTED = 0.75  # batches that name less than this share of the classes that shuffled ones name are sorted
 _ONE = 1.5  # as many classes are named if nearly all answers are one class
@@ -77,7 +77,7 @@ class _Examination:
         self._answers, self._compared = Answers(), Comparison()
         self._forwards = 0.0
         self._seconds: list[tuple[float, float]] = []
-        self._kept: list[Tensor] = []  # batches with which batch sizes are compared
+        self._sample = _Sample(_SAMPLE)
         self._before: list[list[int]] = []  # answers by batch
         self._after: list[list[int]] = []
         self._changed: list[ChangedAnswer] = []
@@ -104,40 +104,56 @@ class _Examination:
         self._after.append(after)
         rows = enumerate(zip(before, after, sure, surer, strict=True), start)
         self._changed += [ChangedAnswer(at, *row) for at, row in rows if row[0] != row[1]]
-        if start < _COMPARED:
-            self._kept.append(images)
+        self._sample.add(images)
 
     def diagnosis(self, batch_size: int, given: Sequence[int]) -> Diagnosis:
         """Return what was found, given the sizes of the loader's batches."""
         plain = self._calibration.network()  # raises an error if there were no images
-        sizes = tuple(self._batch_sizes(plain))
-        steady = self._seconds[1:] or self._seconds  # the first batch is slower
-        before, after = (median(seconds) for seconds in zip(*steady, strict=True))
+        positions, images = self._sample.shuffled()
+        steady = _predicted(adapt(plain, "source", output=self._output), images, batch_size)
+        expected, shuffled = expect(self._answers.signals()), None
+        if _are_sorted(self._before) or _are_sorted(self._after):
+            expected, shuffled = self._in_order(positions, images.split(batch_size), steady)
+        times = self._seconds[1:] or self._seconds  # the first batch is slower
+        before, after = (median(seconds) for seconds in zip(*times, strict=True))
         return Diagnosis(
             images=self._calibration.images,
             batch_size=batch_size,
             layers=tuple(self._calibration.layers()),
-            expected=expect(self._answers.signals()),
+            expected=expected,
+            shuffled=shuffled,
             changed=tuple(self._changed),
-            batch_sizes=sizes,
+            batch_sizes=tuple(self._batch_sizes(images, steady)),
             cost=Cost(self._forwards, seconds=after, seconds_plain=before),
-            warnings=tuple(self._warnings(given)),
+            warnings=tuple(self._warnings(given, shuffled)),
         )
 
-    def _batch_sizes(self, plain: nn.Module) -> Iterator[BatchSize]:
-        """Compare answers with statistics of a batch to those with statistics of all images."""
-        images = torch.cat([batch for batch in self._kept if batch.shape[1:] == self._kept[0].shape[1:]])
-        steady = adapt(plain, "source", output=self._output)
-        single = adapt(self._adaptor.source, "auto", effort="one", output=self._output)
-        wanted = [answer for batch in images.split(_SIZES[-1]) for answer in _answers(steady(batch))[0]]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SmallBatch)
-            for size in _SIZES:
-                if size <= len(images):
-                    found = [answer for batch in images.split(size) for answer in _answers(single(batch))[0]]
-                    yield BatchSize(size, fmean(a == b for a, b in zip(found, wanted, strict=True)))
+    def _in_order(
+        self, positions: list[int], batches: Sequence[Tensor], steady: list[int]
+    ) -> tuple[Expectation, Expectation]:
+        """Return what to expect of images in runs of a class, as they come and if they were shuffled.
 
-    def _warnings(self, given: Sequence[int]) -> Iterator[str]:
+        Answers that differ from those with statistics of all images, and would not if shuffled, count as wrong.
+        """
+        answers, adapted = Answers(), []
+        for batch in batches:
+            logits = self._adaptor(batch)
+            answers.add(self._adaptor.source_logits(batch), logits)
+            adapted += _answers(logits)[0]
+        in_order = list(chain(*self._after))
+        lost = _agreement(adapted, steady) - _agreement([in_order[at] for at in positions], steady)
+        signals = answers.signals()
+        return expect(signals, lost=max(lost, 0.0)), expect(signals)
+
+    def _batch_sizes(self, images: Tensor, steady: list[int]) -> Iterator[BatchSize]:
+        """Compare answers with statistics of a batch to those with statistics of all images."""
+        single = adapt(self._adaptor.source, "auto", effort="one", output=self._output)
+        for size in _SIZES:
+            if size <= len(images):
+                found = _predicted(single, images, size)
+                yield BatchSize(size, _agreement(found, steady))
+
+    def _warnings(self, given: Sequence[int], shuffled: Expectation | None) -> Iterator[str]:
         if self._calibration.images < FEWEST:
             yield FEW.format(images=self._calibration.images)
         elif len(given) > 1 and fmean(given) < FEWEST:
@@ -150,12 +166,40 @@ class _Examination:
                 "Nearly all answers are one class. If the images show other classes too, the network cannot tell them "
                 "apart; if not, no statement about other images follows."
             )
-        elif _are_sorted(self._before) or _are_sorted(self._after):
+        elif shuffled is not None:
             yield (
                 "The images are sorted by class, or come in runs of a class. Adapting to a batch of few classes "
-                "misleads: shuffle the images, or use a calibrated network."
+                f"misleads. If they were shuffled, about {shuffled.after.value:.0%} of the answers should be right "
+                "after adapting: shuffle them, or use a network that is calibrated on shuffled images."
             )
         yield from self._compared.texts(self._adaptor)
+
+
+class _Sample:
+    """A random sample of the images, and their positions among all of them."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._seen = size, 0
+        self._held: list[tuple[int, Tensor]] = []
+        self._generator = torch.Generator().manual_seed(0)
+
+    def add(self, images: Tensor) -> None:
+        """Keep or pass over each image. Only those of the first shape are kept."""
+        for image in images:
+            place = self._seen
+            if place >= self._size:
+                place = self._random(self._seen + 1)
+            if not self._held or image.shape == self._held[0][1].shape:
+                self._held[place : place + 1] = [(self._seen, image.clone())] if place < self._size else []
+            self._seen += 1
+
+    def shuffled(self) -> tuple[list[int], Tensor]:
+        """Return the positions and the images, (N, ...), in random order."""
+        order = torch.randperm(len(self._held), generator=self._generator).tolist()
+        return [self._held[at][0] for at in order], torch.stack([self._held[at][1] for at in order])
+
+    def _random(self, below: int) -> int:
+        return int(torch.randint(below, (), generator=self._generator))
 
 
 def _regrouped(batches: Iterable[Tensor], size: int) -> Iterator[Tensor]:
@@ -179,6 +223,18 @@ def _answers(logits: Tensor) -> tuple[list[int], list[float]]:
     """Return the class of each image and the confidence in it."""
     confidence, best = in_loss_precision(logits.detach()).softmax(1).max(1)
     return best.tolist(), confidence.tolist()
+
+
+def _predicted(adaptor: Adaptor, images: Tensor, size: int) -> list[int]:
+    """Return the class of each image, in batches of a size, without warnings about it."""
+    adaptor.watch.compares = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallBatch)
+        return [answer for batch in images.split(size) for answer in _answers(adaptor(batch))[0]]
+
+
+def _agreement(some: list[int], others: list[int]) -> float:
+    return fmean(a == b for a, b in zip(some, others, strict=True))
 
 
 def _variety(batches: Iterable[list[int]]) -> float:

@@ -56,7 +56,8 @@ class Diagnosis:
     images: int
     batch_size: int
     layers: tuple[LayerShift, ...]
-    expected: Expectation
+    expected: Expectation  # in the order of the images
+    shuffled: Expectation | None  # if they were shuffled; None if their order is as good
     changed: tuple[ChangedAnswer, ...]
     batch_sizes: tuple[BatchSize, ...]
     cost: Cost
@@ -85,7 +86,7 @@ class Diagnosis:
     @property
     def method(self) -> Literal["auto", "calibrate", "source"]:
         """What to use: "source" is the network as it is."""
-        if self.expected.outcome != "better":
+        if (self.shuffled or self.expected).outcome != "better":
             return "source"
         return "calibrate" if self.warnings else "auto"
 
@@ -102,6 +103,8 @@ class Diagnosis:
         """The verdict in a sentence."""
         if self.images < FEWEST:
             return "Too few images to tell."
+        if self.shuffled is not None and self.expected.outcome != "better":
+            return "Do not adapt to the images in this order."
         if self.expected.outcome == "same" and self.size == "none":
             return "Nothing to adapt."
         return self.expected.headline
@@ -155,6 +158,7 @@ class Diagnosis:
             "accuracy_before": self.expected.before._asdict(),
             "accuracy_after": self.expected.after._asdict(),
             "outcome": self.expected.outcome,
+            "shuffled": None if self.shuffled is None else self.shuffled.after._asdict(),
             "images": self.images,
             "batch_size": self.batch_size,
             "cost": self.cost._asdict(),

@@ -81,8 +81,8 @@ class Answers:
         return Signals(self._images, *(self._sums / max(self._images, 1)).tolist())
 
 
-def expect(signals: Signals) -> Expectation:
-    """Return what can be expected of adapting, given what the answers show.
+def expect(signals: Signals, lost: float = 0.0) -> Expectation:
+    """Return what can be expected of adapting, given what the answers show and what is lost besides.
 
     The outcome is "same" if the gain is less than two standard errors, as they would be with labels, of as many images.
     """
@@ -92,6 +92,8 @@ def expect(signals: Signals) -> Expectation:
         preferred * signals.preference + weight * signals.changed for preferred, weight in (_GAIN, _RIGHT_ONCE)
     )
     gain = min(max(gain, after - 1), after)
+    before = after - gain
+    gain, after = gain - lost, max(after - lost, 0.0)
     noise = 2 * math.sqrt(max(once, abs(gain), 1 / signals.images) / signals.images + _UNSURE**2)
     outcome: Outcome = "better" if gain > noise else "worse" if gain < -noise else "same"
-    return Expectation(Estimated(after - gain, _ERROR_BEFORE), Estimated(after, _ERROR_AFTER), outcome)
+    return Expectation(Estimated(before, _ERROR_BEFORE), Estimated(after, _ERROR_AFTER), outcome)
