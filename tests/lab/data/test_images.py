@@ -1,16 +1,19 @@
+import io
 import os
 import subprocess
 import sys
+import time
 import tracemalloc
 import warnings
 
 import numpy as np
+import psutil
 import pytest
 from PIL import Image
 
 from domainadaptor.errors import BadFile
 from domainadaptor.lab.data import images
-from domainadaptor.lab.data.images import list_files, read_image
+from domainadaptor.lab.data.images import FORMATS, list_files, read_image, read_image_bytes
 
 RED = (200, 30, 40)
 
@@ -104,21 +107,50 @@ def test_damaged_files_are_explained(tmp_path):
             read_image(tmp_path / name, tmp_path)
 
 
-def test_flipped_bytes_never_escape(tmp_path):
+def mutants(count):
+    """Yield files of all formats with flipped, missing, repeated or foreign bytes."""
     rng = np.random.default_rng(0)
-    Image.fromarray(rng.integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(tmp_path / "x.png")
-    Image.fromarray(rng.integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(tmp_path / "x.jpg")
-    for name in ("x.png", "x.jpg"):
-        whole = (tmp_path / name).read_bytes()
-        for _ in range(200):
-            broken = bytearray(whole)
-            for at in rng.integers(0, len(whole), 3):
-                broken[at] ^= int(rng.integers(1, 256))
-            (tmp_path / "broken").write_bytes(bytes(broken))
-            try:
-                assert read_image(tmp_path / "broken", tmp_path).mode == "RGB"
-            except BadFile:
-                pass
+    image = Image.fromarray(rng.integers(0, 255, (32, 32, 3), dtype=np.uint8))
+    whole = []
+    for kind, more in [
+        *((name, {}) for name in FORMATS),
+        ("JPEG", {"progressive": True}),
+        ("TIFF", {"compression": "jpeg"}),
+    ]:
+        file = io.BytesIO()
+        image.save(file, kind, **more)
+        whole.append(file.getvalue())
+    for at in range(count):
+        data = bytearray(whole[at % len(whole)])
+        start, end = sorted(rng.integers(0, len(data), 2))
+        way = at // len(whole) % 5
+        if way < 2:  # anywhere, or in the header
+            for place in rng.integers(0, len(data) if way else 64, 3):
+                data[place] ^= int(rng.integers(1, 256))
+        elif way == 2:
+            del data[start:]
+        elif way == 3:
+            data[start:start] = data[start:end]
+        else:
+            data[start:end] = rng.integers(0, 256, end - start, dtype=np.uint8).tobytes()
+        yield bytes(data)
+
+
+@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.long)])
+def test_damaged_bytes_are_an_image_or_an_error_within_bounds(count):
+    process, most, longest = psutil.Process(), 0, 0.0
+    before, images = process.memory_info().rss, 0
+    for data in mutants(count):
+        start = time.perf_counter()
+        try:
+            images += read_image_bytes(data).mode == "RGB"
+        except BadFile:
+            pass
+        longest = max(longest, time.perf_counter() - start)
+        most = max(most, process.memory_info().rss - before)
+    assert 0 < images < count
+    assert longest <= 5
+    assert most <= 512 * 10**6
 
 
 def test_bombs_are_refused_by_their_header(tmp_path):
