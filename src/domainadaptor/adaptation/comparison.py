@@ -3,9 +3,11 @@
 import math
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from domainadaptor.adaptation.guard import information
@@ -57,6 +59,27 @@ class Comparison:
         for warning in result.warnings:
             if isinstance(warning, SmallBatch):
                 self._small, self._of_small = self._small + len(source), warning
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything in plain numbers, lists and text, for JSON."""
+        return {
+            "counts": [self._images, self._small, self._changed],
+            "of_small": None if self._of_small is None else str(self._of_small),
+            "p": [p.tolist() if isinstance(p, Tensor) else [] for p in self._p],
+            "entropy": list(self._entropy),
+            "answers": [list(map(list, answers.items())) for answers in self._answers],
+        }
+
+    def merge(self, state: Mapping[str, Any]) -> None:
+        """Add the batches of another comparison, from its `state_dict`."""
+        images, small, changed = state["counts"]
+        self._images, self._small, self._changed = self._images + images, self._small + small, self._changed + changed
+        if state["of_small"] is not None:
+            self._of_small = SmallBatch(state["of_small"])
+        for at, (p, h, answers) in enumerate(zip(state["p"], state["entropy"], state["answers"], strict=True)):
+            self._p[at] = self._p[at] + torch.tensor(p or 0.0, dtype=torch.float64)
+            self._entropy[at] += h
+            self._answers[at].update(dict(map(tuple, answers)))
 
     def warnings(self, advice: str = "") -> tuple[AdaptationWarning, ...]:
         """Return what looks like harm; that batches are small if most images are in one.

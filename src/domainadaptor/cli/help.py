@@ -7,7 +7,8 @@ from typer.core import TyperCommand
 
 # Option groups, in the order in which help shows them; options without a group come first, under "Options".
 NETWORK, DATA, ADAPTATION, TRAINING, RUN = "Network", "Data", "Adaptation", "Training", "Run and output"
-_GROUPS = ("Arguments", "Options", NETWORK, DATA, ADAPTATION, TRAINING, RUN)
+CLUSTER = "Several machines"
+_GROUPS = ("Arguments", "Options", NETWORK, DATA, ADAPTATION, TRAINING, RUN, CLUSTER)
 _NAMES = 26  # characters of the first column; help of a longer name starts on the next line
 
 

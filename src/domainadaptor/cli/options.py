@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from domainadaptor.cli.help import ADAPTATION, DATA, NETWORK, option
+from domainadaptor.cli.help import ADAPTATION, CLUSTER, DATA, NETWORK, option
 from domainadaptor.errors import BadOption
 from domainadaptor.options import parse_options
+
+if TYPE_CHECKING:  # it takes seconds to import
+    from domainadaptor.lab.cluster.start import Workers
 
 _RESIZE = "For --weights FILE: pixels of the shorter side before the center crop; or squash (both sides to --size)."
 _CROP = "For --weights FILE: share of the shorter side that is cropped, as in timm; in place of --resize."
@@ -22,6 +25,43 @@ Resize = Annotated[str | None, option("PIXELS", _RESIZE, NETWORK)]
 CropPct = Annotated[float | None, option("SHARE", _CROP, NETWORK)]
 Mean = Annotated[_Color, option("R G B", "For --weights FILE: mean of its inputs, between 0 and 1.", NETWORK)]
 Std = Annotated[_Color, option("R G B", "For --weights FILE: standard deviation of its inputs.", NETWORK)]
+_ADDRESS = "Of a running Ray cluster, or auto. Default: Ray is started on this machine."
+_THREADS = "CPU threads of each worker. Default: as many as one process uses here."
+_GPUS = "GPUs of each worker; 0.5 lets two share one. Default: none."
+
+Engine = Annotated[str, option("NAME", "process, or ray for many workers: see docs/cluster.md.", CLUSTER)]
+Address = Annotated[str | None, option("ADDRESS", _ADDRESS, CLUSTER)]
+WorkerCount = Annotated[int | None, option("N", "Default: as many as there are CPUs for.", CLUSTER, "--workers", min=1)]
+Threads = Annotated[int | None, option("N", _THREADS, CLUSTER, "--threads-per-worker", min=1)]
+Gpus = Annotated[float | None, option("X", _GPUS, CLUSTER, "--gpus-per-worker", min=0.001)]
+
+
+def find_workers(
+    engine: str,
+    address: str | None,
+    workers: int | None,
+    threads: int | None,
+    gpus: float | None,
+    *,
+    block: int | None = None,
+) -> "Workers | None":
+    """Return what was asked of a cluster; None for the engine "process", which takes none of these options."""
+    if engine == "process":
+        own = {"address": address, "workers": workers, "threads-per-worker": threads, "gpus-per-worker": gpus}
+        own["block-size"] = block
+        for name in (name for name, value in own.items() if value is not None):
+            raise BadOption(f"--{name} is for --engine ray: add that, or leave out --{name}")
+        return None
+    if engine != "ray":
+        raise BadOption(f"--engine {engine!r}: expected process or ray")
+    from domainadaptor.extras import require_extra
+
+    require_extra("ray", "--engine ray")
+    import torch
+
+    from domainadaptor.lab.cluster.start import Workers
+
+    return Workers(address, workers, threads or torch.get_num_threads(), gpus or 0.0, block or 1)
 
 
 def split_pairs(pairs: Iterable[str] | None, flag: str = "--option", example: str = "lr=0.01") -> dict[str, str]:

@@ -15,11 +15,12 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from domainadaptor.cli import terminal
+from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import option
 from domainadaptor.errors import BadFile, BadOption
 
 if TYPE_CHECKING:  # these take seconds to import
+    from domainadaptor.lab.cluster.start import Workers
     from domainadaptor.lab.experiments.run_spec import RunSpec
     from domainadaptor.lab.experiments.runner import Runner
     from domainadaptor.lab.experiments.spec import Experiment
@@ -44,6 +45,11 @@ def run(
     root: terminal.Root = None,
     device: terminal.Device = "auto",
     cache: terminal.Cache = True,
+    engine: options.Engine = "process",
+    address: options.Address = None,
+    workers: options.WorkerCount = None,
+    threads: options.Threads = None,
+    gpus: options.Gpus = None,
     as_json: terminal.Json = False,
 ) -> None:
     """Run experiments: the paper's tables and figures, or your own.
@@ -62,6 +68,9 @@ def run(
     if listed:
         _list([Sweep(experiment) for experiment in _read(files, given)], output, as_json)
         return
+    cluster = options.find_workers(engine, address, workers, threads, gpus)
+    if cluster is not None and jobs > 1:
+        raise BadOption("--jobs is for --engine process; pass --workers with --engine ray")
     runner = Runner(root, cache_folder() / "images" if cache else None, terminal.find_device(device))
     sweeps = [Sweep(experiment, runner) for experiment in _read(files, given, runner)]
     if train and (trainings := _trainings(sweeps, output)):
@@ -69,7 +78,7 @@ def run(
         _train(trainings, more)
         sweeps = [Sweep(sweep.experiment, runner) for sweep in sweeps]
     with _helpers(jobs, [*(word for word in sys.argv[1:] if word not in ("--export", "--train")), "--jobs", "1"]):
-        _run(sweeps, output, as_json, export)
+        _run(sweeps, output, cluster, as_json, export)
 
 
 def _checkpoints(pairs: list[str]) -> dict[str, str]:
@@ -184,7 +193,7 @@ def _exit_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, handler)
 
 
-def _run(sweeps: list["Sweep"], output: Path, as_json: bool, export: bool) -> None:
+def _run(sweeps: list["Sweep"], output: Path, cluster: "Workers | None", as_json: bool, export: bool) -> None:
     from domainadaptor.lab.records.store import Store
 
     failed: dict[str, str] = {}
@@ -196,7 +205,7 @@ def _run(sweeps: list["Sweep"], output: Path, as_json: bool, export: bool) -> No
                 sweep.write_plan(store)  # the report lists what is missing
                 idle.append(f"{sweep.experiment.name} cannot run: {_needs(sweep)}")
             else:
-                failed |= _run_one(sweep, store, as_json)
+                failed |= _run_one(sweep, store, cluster, as_json)
         if export:
             store.export()
     for name, why in failed.items():
@@ -216,7 +225,7 @@ def _run(sweeps: list["Sweep"], output: Path, as_json: bool, export: bool) -> No
         raise typer.Exit(terminal.Exit.SOME_SKIPPED)
 
 
-def _run_one(sweep: "Sweep", store: "Store", as_json: bool) -> dict[str, str]:
+def _run_one(sweep: "Sweep", store: "Store", cluster: "Workers | None", as_json: bool) -> dict[str, str]:
     """Do the runs of one experiment and show its tables; return what failed."""
     from domainadaptor.lab.experiments.sweep import RunProgress, run_sweep
 
@@ -229,7 +238,13 @@ def _run_one(sweep: "Sweep", store: "Store", as_json: bool) -> dict[str, str]:
     try:
         with terminal.progress_bar(len(sweep.runnable())) as bar:
             shown = _Display(sweep, bar)
-            failed = run_sweep(sweep, store, RunProgress(shown.begun, shown.images, shown.ended))
+            progress = RunProgress(shown.begun, shown.images, shown.ended)
+            if cluster is None:
+                failed = run_sweep(sweep, store, progress)
+            else:
+                from domainadaptor.lab.cluster.tasks import run_sweep_on_cluster
+
+                failed = run_sweep_on_cluster(sweep, store, progress, cluster)
         terminal.show_notes(shown.cautions)
     except KeyboardInterrupt:
         terminal.print_text("Interrupted; repeat the command to resume with the next run.", terminal.err)

@@ -9,13 +9,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from domainadaptor.cli import terminal
+from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import DATA, NETWORK, RUN, TRAINING, option
 from domainadaptor.cli.options import DataOptions, parse_data_options, split_pairs
 from domainadaptor.errors import BadOption
 from domainadaptor.options import parse_options
 
 if TYPE_CHECKING:  # they take seconds to import
+    from domainadaptor.lab.cluster.start import Workers
     from domainadaptor.lab.data.domains import DomainDataset
     from domainadaptor.lab.training.recipe import TrainingRecipe
     from domainadaptor.lab.training.trainer import TrainedNetwork, TrainingWorkspace
@@ -68,6 +69,11 @@ def train(
     device: terminal.Device = "auto",
     output: Annotated[Path | None, option("FOLDER", "Folder of the runs. Default: your cache.", RUN)] = None,
     cache: terminal.Cache = True,
+    engine: options.Engine = "process",
+    address: options.Address = None,
+    workers: options.WorkerCount = None,
+    threads: options.Threads = None,
+    gpus: options.Gpus = None,
     as_json: terminal.Json = False,
 ) -> None:
     """Train a network, holding out each domain in turn.
@@ -83,6 +89,7 @@ def train(
     from domainadaptor.lab.training.selection import find_selection
     from domainadaptor.lab.training.trainer import TrainingWorkspace
 
+    cluster = options.find_workers(engine, address, workers, threads, gpus)
     texts = split_pairs(algorithm_option, example="beta=0.5")
     select_texts = split_pairs(select_option, "--select-option", "ratio=0.2")
     opened = open_dataset(dataset, root, **parse_data_options(dataset, data_option))
@@ -97,7 +104,11 @@ def train(
     try:
         with torchrun_group(terminal.find_device(device)) as own:
             space = TrainingWorkspace(own, root, runs, images, find_start_weights(weights, runs))
-            trained = _train(recipe, opened, space, _splits(opened, source or [], target or []), quiet=as_json)
+            splits = _splits(opened, source or [], target or [])
+            if cluster is None:
+                trained = _train(recipe, opened, space, splits, quiet=as_json)
+            else:
+                trained = _train_on_cluster(recipe, opened, space, splits, cluster, quiet=as_json)
             shows = is_main_process()  # known inside the group only
     except KeyboardInterrupt:
         hint = "run the same command again to resume after the last complete epoch"
@@ -127,6 +138,32 @@ def _train(
         if is_main_process() and not quiet:
             _show(trained[-1])
     return trained
+
+
+def _train_on_cluster(
+    recipe: "TrainingRecipe",
+    dataset: "DomainDataset",
+    space: "TrainingWorkspace",
+    splits: Splits,
+    workers: "Workers",
+    *,
+    quiet: bool,
+) -> "list[TrainedNetwork]":
+    """Train the networks of all splits side by side; show each when it is finished."""
+    from domainadaptor.lab.cluster.tasks import train_on_cluster
+    from domainadaptor.lab.training.trainer import Trainer
+
+    trainers, trained = {}, {}
+    for sources, targets in splits:
+        title = f"without {', '.join(targets)}" if targets else f"on {', '.join(sources)}"
+        trainers[title] = Trainer(recipe.replace(sources=sources), dataset, space, command=_command()), targets
+    with terminal.progress_bar(len(splits), lines=True) as bar:
+        for title, found in train_on_cluster(trainers, workers):
+            trained[title] = found
+            bar.step(title)
+            if not quiet:
+                _show(found)
+    return [trained[title] for title in trainers]
 
 
 def _splits(dataset: "DomainDataset", sources: list[str], targets: list[str]) -> Splits:

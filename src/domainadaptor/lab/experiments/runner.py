@@ -1,6 +1,5 @@
 """Runs experiments: opens data sets and networks once for many runs, and measures."""
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import domainadaptor
 from domainadaptor.errors import AdaptationError, BadFile
@@ -28,6 +27,7 @@ from domainadaptor.lab.experiments.run_spec import RunSpec
 from domainadaptor.lab.files import digest_of
 from domainadaptor.lab.method_inputs import options_from
 from domainadaptor.lab.networks.loading import LoadedNetwork, load_network
+from domainadaptor.lab.networks.weights import digest_of_weights
 from domainadaptor.lab.records.plans import Manifest
 from domainadaptor.lab.records.runs import CheckpointInfo, RunSettings
 from domainadaptor.lab.records.store import AnyRun, Store, build
@@ -236,7 +236,7 @@ class Runner:
                 return CheckpointInfo(**info, sha256=digest_of(network.path)), "", ""
             trained = _training_record(network)
             info["command"] = network.command or (trained.command if trained else "")
-            digest = digest_of(network.path) if network.path is not None else _weights_digest(opened.network)
+            digest = digest_of(network.path) if network.path is not None else digest_of_weights(opened.network)
             info |= {"sha256": digest, "network": opened.name, "size": opened.preprocessing.size}
             known = CheckpointInfo(**info, sources=tuple(opened.sources), note="; ".join(opened.notes))
             return known, opened.dataset, str(opened.recipe.get("data", ""))
@@ -288,11 +288,3 @@ def _items(dataset: DomainDataset, domain: str, part: Split) -> list[ImageRef]:
     found = dataset.domain(domain)
     wanted = {example.name for example in found.select(part)}
     return [ImageRef(domain, at, example.label) for at, example in enumerate(found.examples) if example.name in wanted]
-
-
-def _weights_digest(network: nn.Module) -> str:
-    """Return the SHA-256 of all weights, for a network that is not a checkpoint file."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
-        digest.update(name.encode() + tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import product
@@ -158,19 +158,25 @@ class RunProgress:
     ended: Callable[[RunSpec, AnyRun], None] = lambda *_: None  # run, record
 
 
-def run_sweep(sweep: Sweep, store: Store, progress: RunProgress) -> dict[str, str]:
-    """Do every run that has no record yet. A failed run is recorded as failed, and the rest continues.
-
-    A record made when the method had other defaults counts as none. Other processes may do the same sweep: a run that
-    one of them works on is left to it. Returns the ids of failed runs -> why.
-    """
+def prepared(sweep: Sweep, store: Store) -> tuple[dict[str, RunSpec], Runner]:
+    """Write what records need besides themselves; return the runs that can run, by id, and the runner."""
     sweep.write_plan(store)
     specs, runner = sweep.runnable(), sweep.runner
     assert runner is not None
     for spec in specs.values():
         runner.write_provenance(spec, store)
+    return specs, runner
+
+
+def run_sweep(sweep: Sweep, store: Store, progress: RunProgress, only: Collection[str] | None = None) -> dict[str, str]:
+    """Do every run that has no record yet. A failed run is recorded as failed, and the rest continues.
+
+    A record made when the method had other defaults counts as none. Other processes may do the same sweep: a run that
+    one of them works on is left to it. Returns the ids of failed runs -> why. `only` are the ids to look at.
+    """
+    specs, runner = prepared(sweep, store)
     earlier = {name: store.run(name) for name in specs}
-    waiting = list(specs)
+    waiting = list(specs if only is None else only)
     failed: dict[str, str] = {}
     while waiting:
         busy = []
@@ -183,7 +189,7 @@ def run_sweep(sweep: Sweep, store: Store, progress: RunProgress) -> dict[str, st
                     failed[name] = record.failed  # another process has just tried it
                 elif not is_current(record, specs[name]):
                     progress.begun(specs[name], len(specs) - len(waiting) + at, len(specs))
-                    record = _attempt(specs[name], runner, progress)
+                    record = attempt(specs[name], runner, progress)
                     store.write(record)
                     progress.ended(specs[name], record)
                     failed |= {name: record.failed} if record.failed else {}
@@ -216,7 +222,8 @@ def is_current(record: AnyRun | None, spec: RunSpec) -> bool:
     return all(name not in now or now[name] == value for name, value in record.defaults.items())
 
 
-def _attempt(spec: RunSpec, runner: Runner, progress: RunProgress) -> AnyRun:
+def attempt(spec: RunSpec, runner: Runner, progress: RunProgress) -> AnyRun:
+    """Do a run and return its record, which says why if it failed."""
     try:
         return runner.run(spec, progress.images)
     except Exception as error:  # a method may be a user's own, and raise anything

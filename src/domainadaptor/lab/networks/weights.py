@@ -1,6 +1,7 @@
 """Weights files: reading them without running code, and loading them into networks."""
 
 import argparse
+import hashlib
 import pickle
 import re
 import warnings
@@ -237,3 +238,11 @@ def check_values(weights: Mapping[str, Tensor], path: Path) -> None:
 def join_names(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
     return (", ".join(names[:6]) or "none") + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def digest_of_weights(network: nn.Module) -> str:
+    """Return the SHA-256 of all weights, for a network that is not a checkpoint file."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        digest.update(name.encode() + tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

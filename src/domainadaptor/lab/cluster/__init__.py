@@ -1,0 +1,1 @@
+"""Predictions, runs and trainings on several machines, with Ray."""
