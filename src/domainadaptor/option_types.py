@@ -34,6 +34,9 @@ Threshold = Annotated[
 AdaptFrom = Annotated[
     float, Option("Fraction of the norm layers, from the first one, that do not learn, to save time.", ge=0, le=1)
 ]
+Reuse = Annotated[
+    bool, Option("Let batches of one domain in a row reuse what the first two taught, as their pixels tell.")
+]
 Skip = Annotated[
     str | Sequence[str] | None,
     Option(

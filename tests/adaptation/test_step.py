@@ -79,7 +79,7 @@ def test_equal_logits_stay_finite(net, images):
         assert torch.isfinite(result.logits).all()
         assert not result.fell_back
         if da.method_info(method).kind != "prediction":
-            torch.testing.assert_close(result.logits, torch.zeros(8, 7), atol=1e-9, rtol=0)  # entropies are flat there
+            torch.testing.assert_close(result.logits, torch.zeros(8, 7), atol=1e-6, rtol=0)  # entropies are flat there
 
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])

@@ -12,6 +12,7 @@ from domainadaptor.adaptation.logits import finite, in_loss_precision, rows
 from domainadaptor.adaptation.objective import Objective
 from domainadaptor.adaptation.predictor import Predictor
 from domainadaptor.adaptation.result import Adaptation
+from domainadaptor.adaptation.reuse import Reuse
 from domainadaptor.adaptation.state import LazyOptimizer, OptimizerFactory, Stateful
 from domainadaptor.errors import UnsupportedNetwork, listed
 from domainadaptor.profiling import BACKWARD, FIRST, SECOND, UPDATE, phase
@@ -29,6 +30,8 @@ class StepAdaptor(Adaptor):
         online: Whether what was learned stays from batch to batch; otherwise only momentum does.
         steps: Number of steps per batch.
         reset_every: Number of batches after which everything is reset; None never resets.
+        reuse: Whether batches of one domain in a row reuse what the first two taught: one pass and no step. Then a
+            batch of another domain resets, instead of `reset_every`.
         predict: "after" the steps with one more pass, or "before" them with the first one.
         learns: The scales and shifts of "norms", or "all" weights.
         predictor: Answers instead of the network's head; None uses the head.
@@ -53,13 +56,15 @@ class StepAdaptor(Adaptor):
         online: bool = True,
         steps: int = 1,
         reset_every: int | None = 1,
+        reuse: bool = False,
         predict: str = "after",
         learns: Learns = "norms",
         predictor: Predictor | None = None,
         head: str | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(network, reset_every=reset_every)
+        super().__init__(network, reset_every=None if reuse else reset_every)
+        self._reuse = Reuse() if reuse else None
         self._steps = steps if objective is not None and optimizer is not None else 0
         self._objective = objective
         self._optimizer = None if optimizer is None else LazyOptimizer(optimizer, momentum_only=not online)
@@ -80,10 +85,17 @@ class StepAdaptor(Adaptor):
         return self._adaptive(**self._settings)
 
     def _parts(self) -> Sequence[Stateful]:
-        return [part for part in (self._objective, self._optimizer, self._predictor) if part is not None]
+        parts = (self._reuse, self._objective, self._optimizer, self._predictor)
+        return [part for part in parts if part is not None]
 
     def _learn(self, images: Tensor) -> Adaptation:
         objective = self._objective
+        if self._reuse is not None:
+            if self._reuse.knows(images):
+                return self._reused(self._reuse, images)
+            for part in (self._main, *self._parts()):
+                if part is not self._reuse:
+                    part.reset()
         with phase(FIRST), torch.set_grad_enabled(self._steps > 0 and objective is not None and objective.uses_logits):
             logits = before = self._main(images)
         alpha, single = self._main.alphas(), self._main.single_note()
@@ -103,6 +115,8 @@ class StepAdaptor(Adaptor):
             if (note := objective.after_step(self._main, loss)) is not None:
                 self._reset_parts()
                 break
+        if self._reuse is not None and loss is not None:
+            self._reuse.learn(self._main, images)
         if loss is not None and self._predict_after:
             with phase(SECOND), torch.no_grad():
                 logits = self._main(images)
@@ -113,6 +127,16 @@ class StepAdaptor(Adaptor):
         if isinstance(logits, Tensor):
             logits, before = self._answer(logits).detach(), before.detach()
         return Adaptation(logits, before, loss, alpha, "; ".join(notes) or None)
+
+    @torch.no_grad()
+    def _reused(self, reuse: Reuse, images: Tensor) -> Adaptation:
+        reuse.teach(self._main)
+        with phase(SECOND):
+            logits = self._main(images)
+        alpha = self._main.alphas()
+        if isinstance(logits, Tensor):
+            logits = self._answer(logits)
+        return Adaptation(logits, logits, alpha_tensors=alpha, note="no step: earlier batches of this domain taught it")
 
     def _answer(self, logits: Tensor) -> Tensor:
         """Return the logits of the last pass, or what the predictor makes of them."""

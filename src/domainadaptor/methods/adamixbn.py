@@ -21,7 +21,7 @@ def _refuse_unused(options: Mapping[str, Any]) -> None:
     no_step = None if loss else "there is no step without a loss"
     no_temperature = None if loss and loss.startswith("gem") else "only the gem losses have a temperature"
     reasons = {
-        **dict.fromkeys(("lr", "steps", "threshold", "adapt_from"), no_step),
+        **dict.fromkeys(("lr", "steps", "threshold", "adapt_from", "reuse"), no_step),
         "temperature": no_temperature,
         "scale": no_temperature if isinstance(temperature, str) else "the temperature is a number",
         "views": None if loss == "gem-aug" else "only gem-aug uses views",
@@ -54,6 +54,7 @@ def adamixbn(
     steps: t.StepsOrZero = 1,
     threshold: t.Threshold = None,
     adapt_from: t.AdaptFrom = 0.0,
+    reuse: t.Reuse = False,
     seed: t.Seed = 0,
 ) -> Adaptor:
     """Mix source and batch statistics by their distance.
@@ -73,4 +74,5 @@ def adamixbn(
         optimizer=partial(SGD, lr=lr),
         steps=steps,
         adapt_from=adapt_from,
+        reuse=reuse,
     )

@@ -54,14 +54,15 @@ class Auto(da.Adaptor):
         return da.Adaptation(logits, before, alpha_tensors=alpha, note=note)
 
     def _mean_of_views(self, images: Tensor, logits: Tensor) -> Tensor:
-        """Return the logits of the mean probabilities over the views."""
+        """Return the logits of the mean probabilities over the views, at the level of the given logits."""
         plain, mirrored = _MARGINS[self._effort]
         mirror = images.flip(-1)
         views = [logits, *(self._main(zoomed(images, margin)) for margin in plain)]
         views += [self._main(zoomed(mirror, margin)) for margin in mirrored]
-        logs = torch.stack([da.rows(da.in_loss_precision(view), self.multilabel).log_softmax(1) for view in views])
+        wide = torch.stack([da.rows(da.in_loss_precision(view), self.multilabel) for view in views])
+        logs = wide.log_softmax(2)
         answers = logs.argmax(2)
         by_zoom, by_mirror = ((answers[at] != answers[0]).float().mean() for at in (1, len(plain) + 1))
         logs[len(plain) + 1 :] += (by_mirror <= _MIRRORED * by_zoom + _SLACK).float().log()  # 0, or minus infinity
-        mean = logs.logsumexp(0)
+        mean = logs.logsumexp(0).log_softmax(1) + wide[0].logsumexp(1, keepdim=True)
         return (mean[:, 1] - mean[:, 0] if self.multilabel else mean).reshape(logits.shape).to(logits.dtype)
