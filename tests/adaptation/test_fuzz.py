@@ -19,6 +19,7 @@ from tests.conftest import GoldenNet, batch, make, stir, suited
 METHODS = list(da.list_methods())
 CALLS = ("__call__", "adapt", "peek", "source_logits", "adapted_network", "reset")
 MEBIBYTE = 2**20
+LONG = [pytest.mark.long, pytest.mark.timeout(6 * 3600)]  # memo takes many passes
 
 
 def draw(rng: random.Random) -> torch.Tensor:
@@ -90,7 +91,7 @@ def grown(method: str, calls: int) -> tuple[float, int]:
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs the file system /proc")
 @pytest.mark.parametrize(
     ("method", "calls"),
-    [("tent", 300), *(pytest.param(method, 100_000, marks=pytest.mark.long) for method in METHODS)],
+    [("tent", 300), *(pytest.param(method, 100_000, marks=LONG) for method in METHODS)],
 )
 def test_calls_leave_no_memory_and_no_files_behind(method, calls):
     memory, files = grown(method, calls)

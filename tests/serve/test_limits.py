@@ -159,6 +159,8 @@ def test_no_name_path_or_header_leads_outside(service, folder, count):
             service.ask("POST", f"/v2/models/{ascii_name}/infer", b"{}", Content_Type="application/json"),
             service.ask("POST", f"/predict?stream={ascii_name}", b"", Referer=ascii_name, X_Request_ID=ascii_name),
             service.ask("POST", "/predict", body, Content_Type="multipart/form-data; boundary=b"),
+            service.ask("POST", "/calibrate", body, Content_Type="multipart/form-data; boundary=b"),
+            service.ask("DELETE", f"/models/{ascii_name}"),
         ):
             assert answer.status in (0, 200, 400, 404, 405, 415, 422)
             assert answer.status != 200 or answer.body.startswith(
@@ -169,7 +171,7 @@ def test_no_name_path_or_header_leads_outside(service, folder, count):
     assert not [event for event in service.events()[watched:] if not is_harmless(event)]
     if count == 1000:
         text = (
-            f"{4 * count} requests: nothing outside; no file opened, no connection made (audit events of all processes)"
+            f"{6 * count} requests: nothing outside; no file opened, no connection made (audit events of all processes)"
         )
         report.record("19 no escape", measured=text, holds=True)
 
@@ -207,7 +209,7 @@ def check_token(service: Service) -> None:
         {"Authorization": "s3cret"},
         {"Authorization": "Bearer s3cretü"},
     ):
-        for method, path in (("GET", "/v2"), ("POST", "/predict"), ("POST", "/streams"), ("GET", "/metrics")):
+        for method, path in (("GET", "/v2"), ("POST", "/predict"), ("POST", "/calibrate"), ("GET", "/metrics")):
             answer = service.ask(method, path, **wrong)
             assert answer.status == 401
             assert answer.headers["www-authenticate"] == "Bearer".lower()
