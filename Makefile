@@ -1,5 +1,5 @@
 # `make demo` and `make test` do everything from a bare clone; both are quick the second time.
-.PHONY: demo docs docs-serve pictures test test-slow test-load test-long test-oldest check lint packages results format weights wheel clean
+.PHONY: demo docs docs-serve pictures tutorials test test-slow test-load test-long test-oldest check lint packages results format weights wheel clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -70,6 +70,10 @@ docs: $(READY)
 # The pictures of docs/concepts, from handwritten digits.
 pictures: $(READY)
 	$(BIN)/python tools/draw_pictures.py docs/images
+
+# Run the notebooks of docs/tutorials and store their outputs.
+tutorials: $(READY)
+	$(BIN)/python tools/run_tutorials.py
 
 docs-serve: docs
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory site 8000

@@ -128,51 +128,42 @@ def alpha(folder: Path, network: nn.Module) -> None:
         axes.legend(frameon=False)
 
 
-def loss_curves(folder: Path) -> None:
-    """Draw entropy and GEM-T by the confidence of a prediction over ten classes, and their gradients."""
-    confidence = torch.linspace(0.11, 0.9999, 400)
+def gradients(folder: Path) -> None:
+    """Draw the gradients of entropy and GEM-T by the confidence of a prediction over ten classes."""
+    confidence = torch.linspace(0.11, 0.999, 400)
     logit = (confidence * 9 / (1 - confidence)).log()
     logits = torch.cat([logit[:, None], torch.zeros(len(logit), 9)], 1).requires_grad_()
-    forms = {"entropy": losses.entropy(logits), "generalized (GEM-T)": _gem_t(logits)}
-    with picture(folder, "losses", columns=2) as (left, right):
-        for (name, values), color in zip(forms.items(), (COLORS["tent"], COLORS["adamixbn"]), strict=True):
+    heat = losses.temperature(logits, "per_image", 2.0)
+    forms = {"entropy": losses.entropy(logits), "generalized entropy (GEM-T)": losses.gem_t(logits, heat)}
+    with picture(folder, "gradients", height=2.8) as (axes,):
+        for (name, values), color in zip(forms.items(), ("tent", "adamixbn"), strict=True):
             (gradient,) = torch.autograd.grad(values.sum(), logits, retain_graph=True)
-            left.plot(confidence, values.detach() / values.max().detach(), color=color, label=name)
-            right.plot(confidence, gradient.norm(dim=1), color=color)
-        left.set_ylabel("loss, as a share of its maximum")
-        right.set_ylabel("length of the gradient")
-        for axes in (left, right):
-            axes.set_xlabel("confidence")
-        left.legend(frameon=False, fontsize=8)
-
-
-def _gem_t(logits: Tensor) -> Tensor:
-    return losses.gem_t(logits, losses.temperature(logits, "per_image", 2.0))
+            axes.plot(confidence, gradient.norm(dim=1), color=COLORS[color], label=name)
+        axes.set_ylabel("length of the gradient")
+        axes.set_xlabel("confidence of the prediction")
+        axes.legend(frameon=False)
 
 
 def collapse(folder: Path, network: nn.Module) -> None:
-    """Draw accuracy along a stream that shows one class after the other."""
+    """Draw accuracy along a stream of shuffled digits, three times around, with steps that are too long."""
     images, labels = test_digits(NEW)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
-    runs = torch.cat([(labels == digit).nonzero().flatten() for digit in range(10)])
-    parts = [*order.split(20)[:15], *runs.split(20), *order.split(20)]
-    options = {"lr": 0.02, "optimizer": "sgd", "momentum": 0.9}
+    parts = order.split(20) * 3
+    options = {"lr": 0.1, "optimizer": "sgd", "momentum": 0.9}
     adaptors = {
         "source": da.adapt(network, "source"),
         "tent": da.adapt(network, "tent", **options),
         "tent, guard=True": da.adapt(network, "tent", guard=True, **options),
     }
     with picture(folder, "collapse") as (axes,):
-        axes.axvspan(15, 15 + len(runs.split(20)), color="#f1f5f9")
-        for (name, adaptor), style in zip(adaptors.items(), ("--", "-", "-"), strict=True):
-            color = COLORS["auto"] if "guard" in name else COLORS[name]
-            right = torch.tensor(
-                [(adaptor(images[part]).argmax(1) == labels[part]).float().mean().item() for part in parts]
-            )
-            smooth = right.unfold(0, 5, 1).mean(1) * 100
-            axes.plot(range(2, 2 + len(smooth)), smooth, style, color=color, label=name)
-        axes.set_xlabel("batch of 20 (shaded: one class after the other)")
-        axes.set_ylabel("accuracy, %")
+        for (name, adaptor), line in zip(adaptors.items(), ("--", "-", "-"), strict=True):
+            color = COLORS["auto" if "guard" in name else name]
+            right = [(adaptor(images[part]).argmax(1) == labels[part]).float().mean().item() for part in parts]
+            smooth = 100 * torch.tensor(right).unfold(0, 9, 1).mean(1)
+            axes.plot(range(4, 4 + len(smooth)), smooth, line, color=color, label=name)
+        axes.set_xlabel("batch of 20")
+        axes.set_ylabel(f"accuracy on {NEW}, %")
+        axes.set_ylim(bottom=0)
         axes.legend(frameon=False)
 
 
@@ -185,7 +176,7 @@ def main(folder: Path) -> None:
         statistics(folder, network)
         batch_sizes(folder, network)
         alpha(folder, network)
-        loss_curves(folder)
+        gradients(folder)
         collapse(folder, network)
 
 

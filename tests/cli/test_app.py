@@ -1,5 +1,6 @@
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -104,3 +105,30 @@ def test_methods(program):
     wrong = program("methods", "domainadapter-t")
     assert wrong.returncode == 1
     assert "did you mean 'domainadaptor-t'" in wrong.stderr
+
+
+def examples() -> list[tuple[str, str]]:
+    """Every command line of the examples in help, with the command that shows it."""
+    commands = [(name, command) for name, command in get_command(app).commands.items()]
+    commands += [(f"data {name}", command) for name, command in get_command(app).commands["data"].commands.items()]
+    found = []
+    for name, command in commands:
+        if not hasattr(command, "commands"):
+            assert command.epilog, f"{name} has no examples"
+            lines = command.epilog.replace("\\\n", " ").strip().splitlines()
+            found += [(name, line) for line in lines]
+    return found
+
+
+@pytest.mark.parametrize(("name", "line"), examples())
+def test_examples_in_help_are_commands_of_the_program(name, line):
+    program, *words = shlex.split(line)
+    assert program == "domainadaptor"
+    command = get_command(app)
+    while hasattr(command, "commands"):
+        command, words = command.commands[words[0]], words[1:]
+    command.make_context(name, words)
+
+
+def test_help_shows_its_examples_line_by_line(program):
+    assert "\nExamples:\n  domainadaptor check resnet50\n" in program("check", "--help").stdout

@@ -4,6 +4,8 @@ from domainadaptor.catalog import describe, describe_table
 from domainadaptor.cli.listing import show_functions
 from domainadaptor.cli.terminal import Json
 
+EXAMPLES = "domainadaptor algorithms"
+
 
 def algorithms(as_json: Json = False) -> None:
     """List the training algorithms and ways to select weights."""

@@ -24,7 +24,10 @@ app = typer.Typer(
 
 
 def _add_commands() -> None:
-    """Add every module that has a function of its own name, or a Typer named `app` for several subcommands."""
+    """Add every module that has a function of its own name, or a Typer named `app` for several subcommands.
+
+    Help shows the module's EXAMPLES, commands that a test parses.
+    """
     for found in iter_modules(cli.__path__):
         if found.name == __name__.rpartition(".")[2]:
             continue
@@ -32,7 +35,7 @@ def _add_commands() -> None:
         if isinstance(group := getattr(module, "app", None), typer.Typer):
             app.add_typer(group, name=found.name)
         elif callable(command := getattr(module, found.name, None)):
-            app.command(found.name, cls=PlainCommand)(command)
+            app.command(found.name, cls=PlainCommand, epilog=getattr(module, "EXAMPLES", None))(command)
 
 
 def _show_version(wanted: bool) -> None:

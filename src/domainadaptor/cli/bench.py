@@ -11,6 +11,8 @@ from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import NETWORK, RUN, option
 
+EXAMPLES = "domainadaptor bench --network resnet18 --size 64 --method tent"
+
 _METHODS = [DEFAULT_METHOD, "adabn", "adamixbn", "tent", "domainadaptor-t", "domainadaptor-skd", "domainadaptor-aug"]
 Numbers = list[int] | None
 

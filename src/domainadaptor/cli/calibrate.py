@@ -13,6 +13,11 @@ from domainadaptor.errors import BadFile, BadOption
 if TYPE_CHECKING:  # it takes seconds to import
     from domainadaptor.adaptation.calibrate import Calibration
 
+EXAMPLES = r"""
+domainadaptor calibrate mine.safetensors new-images/
+domainadaptor predict calibrated.safetensors more-images/ --method source
+"""
+
 _IMAGES = "A folder of images of the new domain, with any subfolders. 64 or more are best."
 _SHARE = "Share of the new statistics, from 0 to 1. Default: set for each layer by how far it has shifted."
 _SHOWN = 3  # layers

@@ -14,6 +14,11 @@ from domainadaptor.cli.options import MethodOptions, parse_method_options
 if TYPE_CHECKING:  # it takes seconds to import
     from domainadaptor.adaptation.adaptive_network import LayerReport
 
+EXAMPLES = r"""
+domainadaptor check resnet50
+domainadaptor check checkpoint.safetensors --method tent
+"""
+
 
 def check(
     network: terminal.Network,

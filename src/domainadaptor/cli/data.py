@@ -21,7 +21,7 @@ _SHOWN = 10  # skipped files that are listed
 Seed = Annotated[int | None, option("N", "Seed of an unpublished split.", DATA, min=0)]
 
 
-@app.command("list", cls=PlainCommand)
+@app.command("list", cls=PlainCommand, epilog="domainadaptor data list")
 def list_(as_json: terminal.Json = False) -> None:
     """List the data sets and their options."""
     from domainadaptor.lab.data.registry import data_options, datasets
@@ -37,7 +37,7 @@ def list_(as_json: terminal.Json = False) -> None:
     terminal.print_text("Details: domainadaptor data describe NAME --root FOLDER")
 
 
-@app.command(cls=PlainCommand)
+@app.command(cls=PlainCommand, epilog="domainadaptor data describe digits")
 def describe(
     dataset: terminal.Dataset,
     root: terminal.Root = None,
@@ -63,7 +63,7 @@ def describe(
     _show_files("skipped", opened.skipped)
 
 
-@app.command(cls=PlainCommand)
+@app.command(cls=PlainCommand, epilog="domainadaptor data get pacs")
 def get(dataset: terminal.Dataset, root: terminal.Root = None) -> None:
     """Show where a data set is published, how to unpack it, and how many images to expect. Nothing is downloaded."""
     from domainadaptor.lab.data.registry import published_images, source_of
@@ -77,7 +77,7 @@ def get(dataset: terminal.Dataset, root: terminal.Root = None) -> None:
     terminal.print_text(f"Then: domainadaptor data check {dataset} --root {shlex.quote(str(root or 'FOLDER'))}")
 
 
-@app.command(cls=PlainCommand)
+@app.command(cls=PlainCommand, epilog="domainadaptor data check pacs --root data")
 def check(
     dataset: terminal.Dataset,
     root: terminal.Root = None,

@@ -13,6 +13,11 @@ from domainadaptor.cli.help import option
 if TYPE_CHECKING:  # it takes seconds to import
     from domainadaptor.lab.demo.run import DemoReport
 
+EXAMPLES = r"""
+domainadaptor demo
+domainadaptor demo --batch-size 64 --output pictures
+"""
+
 _EXPLANATION = """\
 gain: points over the row it builds on: batch statistics over the source model,
 mixed statistics over batch statistics, each step over mixed statistics, auto

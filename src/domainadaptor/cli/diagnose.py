@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # they take seconds to import
 
     from domainadaptor.lab.diagnosis.page import FolderDiagnosis
 
+EXAMPLES = "domainadaptor diagnose checkpoint.safetensors new-images/"
+
 _IMAGES = "A folder of images as the network will see them, with any subfolders. 256 or more are best."
 _OUTPUT = "A page, report.html, or numbers, report.json; repeatable for both."
 
@@ -39,7 +41,7 @@ def diagnose(
     device: terminal.Device = "auto",
     as_json: terminal.Json = False,
 ) -> None:
-    """Tell whether adapting a network to a folder of images will help.
+    """Tell whether adapting to a folder of images will help.
 
     Writes a page, diagnosis.html by default: how far the images are from the training images, how many answers should
     be right before and after adapting, which change, and what to type next. No labels are needed.

@@ -20,6 +20,12 @@ if TYPE_CHECKING:  # they take seconds to import
     from domainadaptor.lab.experiments.runner import Runner
     from domainadaptor.lab.records.runs import EvaluationRecord, RunRecord
 
+EXAMPLES = r"""
+domainadaptor evaluate checkpoint.safetensors my-images
+domainadaptor evaluate checkpoint.safetensors my-images \
+    --method source --method tent --option tent:lr=0.01
+"""
+
 _DATA = "A folder, <domain>/<class>/* or <class>/*; or the name of a data set: see `data list`."
 _TARGET = "A domain to test on; repeatable. Default: all that the network was not trained on."
 _SOURCE = "A source domain, for methods that use source images; repeatable."

@@ -18,7 +18,7 @@ def option(metavar: str | None, text: str, group: str | None = None, *names: str
 
 
 class PlainCommand(TyperCommand):
-    """A command whose help has one section per group of options."""
+    """A command whose help has one section per group of options, and ends with examples: its epilog, line by line."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line without typer's braces around arguments."""
@@ -40,3 +40,9 @@ class PlainCommand(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl([(name.ljust(width), text) for name, text in records], col_max=_NAMES)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples as they are; the lines of a paragraph would be joined."""
+        with formatter.section("Examples"):
+            for line in (self.epilog or "").strip().splitlines():
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")

@@ -9,6 +9,11 @@ from domainadaptor.catalog import METHODS, MethodInfo, describe, method_info
 from domainadaptor.cli.listing import option_table, two_columns
 from domainadaptor.cli.terminal import Json, out, print_json
 
+EXAMPLES = r"""
+domainadaptor methods
+domainadaptor methods tent
+"""
+
 _KINDS = {
     "none": "No adaptation",
     "statistics": "Statistics of the norm layers",

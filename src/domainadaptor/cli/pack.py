@@ -7,6 +7,11 @@ from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import option
 from domainadaptor.errors import BadOption
 
+EXAMPLES = r"""
+domainadaptor pack resnet18 --weights weights.pt --classes classes.txt \
+    --size 64 --output mine.safetensors
+"""
+
 
 def pack(
     network: terminal.Network,

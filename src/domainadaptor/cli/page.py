@@ -7,6 +7,11 @@ import typer
 from domainadaptor.cli import terminal
 from domainadaptor.cli.help import RUN, option
 
+EXAMPLES = r"""
+domainadaptor page
+domainadaptor page checkpoint.safetensors --port 8765
+"""
+
 _NETWORK = "A checkpoint, or a network with published weights here. Default: a demo network, trained on first use."
 
 

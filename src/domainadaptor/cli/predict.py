@@ -19,6 +19,12 @@ if TYPE_CHECKING:  # they take seconds to import
     from domainadaptor.lab.networks.loading import LoadedNetwork
     from domainadaptor.lab.prediction import FolderPrediction, PredictionJob
 
+EXAMPLES = r"""
+domainadaptor predict checkpoint.safetensors images/
+domainadaptor predict checkpoint.safetensors images/ \
+    --method domainadaptor-t --option lr=0.01 --batch-size 32
+"""
+
 _MAX_SOURCE_IMAGES = 2000  # as EATA's authors use
 _IMAGES = "An image, or a folder of images with any subfolders: JPEG, PNG, WebP, TIFF, GIF, BMP, PPM, AVIF."
 _BLOCK = "Batches that a worker gets at a time. Default: 1."

@@ -4,6 +4,8 @@ from domainadaptor.catalog import describe_table
 from domainadaptor.cli.listing import show_functions
 from domainadaptor.cli.terminal import Json
 
+EXAMPLES = "domainadaptor protocols"
+
 
 def protocols(as_json: Json = False) -> None:
     """List the evaluation protocols and their options."""

@@ -8,6 +8,11 @@ import typer
 from domainadaptor.cli import terminal
 from domainadaptor.cli.help import option
 
+EXAMPLES = r"""
+domainadaptor report results
+domainadaptor report results --output pages
+"""
+
 _FOLDER = "A results folder of `run` or `evaluate`, or a folder with training runs at any depth."
 _PUBLISH = "Also write what belongs in git: Markdown, results.csv, --figure."
 

@@ -27,6 +27,11 @@ if TYPE_CHECKING:  # these take seconds to import
     from domainadaptor.lab.experiments.sweep import Sweep
     from domainadaptor.lab.records.store import AnyRun, Store
 
+EXAMPLES = r"""
+domainadaptor run --list
+domainadaptor run table-5 --train --root data --jobs 2
+"""
+
 _FILES = "Names of `run --list`, tables of the paper such as table-3, or files of your own."
 _OUTPUT = "Results folder. Runs that have a record there are not repeated."
 _CHECKPOINT = "Your own checkpoint for a network; may contain {target} and {seed}."

@@ -7,6 +7,8 @@ from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import ADAPTATION, RUN, option
 
+EXAMPLES = "domainadaptor serve checkpoint.safetensors --port 8000"
+
 _LIMIT = "A limit, such as max_images=32; docs/service.md has the list. Repeatable."
 _METHOD = f"A method: see `domainadaptor methods`. Default: {DEFAULT_METHOD}."
 _STREAM = "The method of streams. Default: --method if it can learn online, else tent."

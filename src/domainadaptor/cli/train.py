@@ -21,6 +21,11 @@ if TYPE_CHECKING:  # they take seconds to import
     from domainadaptor.lab.training.recipe import TrainingRecipe
     from domainadaptor.lab.training.trainer import TrainedNetwork, TrainingWorkspace
 
+EXAMPLES = r"""
+domainadaptor train digits --network resnet20 --weights none --epochs 3
+domainadaptor train folders --root my-images --target night
+"""
+
 
 Texts = list[str] | None
 Splits = list[tuple[tuple[str, ...], list[str]]]  # source and target domains of each run
