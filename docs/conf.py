@@ -29,10 +29,10 @@ myst_heading_anchors = 3
 nb_execution_mode = "off"  # the tests run the notebooks; the site shows their stored outputs
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # they come from another host
 
+default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
-autodoc_preserve_defaults = True
 napoleon_google_docstring, napoleon_numpy_docstring = True, False
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True

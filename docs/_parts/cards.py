@@ -80,7 +80,7 @@ def number_table(name: str) -> str:
 
 
 class MethodCard(SphinxDirective):
-    """`{method} NAME`: cost, needs, numbers and options of a method."""
+    """`{method-card} NAME`: cost, needs, numbers and options of a method."""
 
     required_arguments = 1
 
@@ -92,7 +92,7 @@ class MethodCard(SphinxDirective):
 
 
 class MethodTable(SphinxDirective):
-    """`{methods}`: one line for each method, by what it changes."""
+    """`{method-list}`: one line for each method, by what it changes."""
 
     def run(self) -> list[nodes.Node]:
         """Return a table for each kind."""
@@ -112,6 +112,6 @@ class MethodTable(SphinxDirective):
 
 def setup(app: Any) -> dict[str, bool]:
     """Register the directives."""
-    app.add_directive("method", MethodCard)
-    app.add_directive("methods", MethodTable)
+    app.add_directive("method-card", MethodCard)
+    app.add_directive("method-list", MethodTable)
     return {"parallel_read_safe": True}

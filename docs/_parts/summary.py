@@ -15,23 +15,41 @@ def draw(path: Path) -> None:
     from matplotlib.figure import Figure
 
     times = relative_times()
-    figure = Figure(figsize=(8, 8.6), layout="constrained")
+    figure = Figure(figsize=(8, 10))
+    figure.subplots_adjust(left=0.08, right=0.86, bottom=0.06, top=0.96, hspace=0.2)
     for axes, at in zip(figure.subplots(2), PANELS, strict=True):
         found = [number for number in numbers(BEDS[at]) if number.row in times and number.gain > -10]
-        for number in found:
-            ours = number.row.startswith(("auto", "AdaMixBN", "DomainAdaptor"))
-            x, y = times[number.row], number.gain
-            axes.plot(x, y, "o", color="#c2410c" if ours else "#475569", markersize=7 if ours else 5)
-            axes.annotate(number.row, (x, y), xytext=(6, 3), textcoords="offset points", fontsize=8)
         axes.axhline(0, color="#94a3b8", linewidth=1)
         axes.set_xscale("log")
+        axes.set_xlim(0.95, 10.5)
+        axes.set_ylim(min(number.gain for number in found) - 0.5, 1.06 * max(number.gain for number in found))
         axes.set_xticks([1, 2, 5, 10], ["1", "2", "5", "10"])
         axes.minorticks_off()
         axes.set_title(BEDS[at].name, loc="left", fontsize=11)
         axes.set_ylabel("accuracy gained, points")
         axes.spines[["top", "right"]].set_visible(False)
+        _label(axes, [(number.row, times[number.row], number.gain) for number in found])
     axes.set_xlabel("time per batch of 64, in units of the source model")
     figure.savefig(path, format="svg")
+
+
+def _label(axes: Any, points: list[tuple[str, float, float]]) -> None:
+    """Draw dots with names, moved down until they do not overlap."""
+    taken: list[tuple[float, float, float]] = []
+    for name, x, y in sorted(points, key=lambda point: -point[2]):
+        ours = name.startswith(("auto", "AdaMixBN", "DomainAdaptor"))
+        color = "#c2410c" if ours else "#475569"
+        axes.plot(x, y, "o", color=color, markersize=7 if ours else 5)
+        left, bottom = (value * 72 / axes.figure.dpi for value in axes.transData.transform((x, y)))
+        left, right, at = left + 7, left + 7 + 4.6 * len(name), bottom - 3
+        while any(left < end and right > start and abs(at - other) < 9 for start, end, other in taken):
+            at -= 1
+        taken.append((left, right, at))
+        away = at - bottom
+        arrow = {"arrowstyle": "-", "color": "#cbd5e1", "linewidth": 0.7} if away < -12 else None
+        axes.annotate(
+            name, (x, y), xytext=(7, away), textcoords="offset points", fontsize=8, color=color, arrowprops=arrow
+        )
 
 
 class Summary(SphinxDirective):

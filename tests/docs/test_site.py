@@ -22,7 +22,7 @@ SECTIONS = ["Formula", "Compared with its authors' code", "Cost, numbers and opt
 def test_every_method_has_a_page_with_all_sections(name):
     text = (DOCS / "methods" / f"{name}.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (.+)$", text, re.M) == SECTIONS
-    assert f"```{{method}} {name}\n" in text
+    assert f"```{{method-card}} {name}\n" in text
     idea = text.partition("\n\n")[2].partition("\n\n## ")[0]
     assert 3 <= len(re.findall(r"[.!?](?=\s|$)", idea)) <= 8, "the idea in about five sentences"
 
