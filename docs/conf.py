@@ -27,6 +27,7 @@ html_math_renderer = "mathml"
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # the tests run the notebooks; the site shows their stored outputs
+nb_merge_streams = True
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # they come from another host
 
 default_role = "code"

@@ -23,6 +23,12 @@ def test_the_citation_has_the_version_and_the_paper_of_readme():
     assert all(f"{author['family-names']}, " in read("README.md") for author in paper["authors"])
 
 
+def test_the_changelog_has_the_version_and_fits_a_screen():
+    sections = re.split(r"^## ", read("CHANGELOG.md"), flags=re.M)[1:]
+    (current,) = (section for section in sections if section.startswith(f"[{domainadaptor.__version__}]"))
+    assert len(current.splitlines()) <= 45
+
+
 def test_the_workflow_covers_the_pythons_that_are_supported_and_audits():
     jobs = yaml.safe_load(read(".github/workflows/check.yml"))["jobs"]
     oldest = re.search(r'requires-python = ">=([\d.]+)"', read("pyproject.toml"))[1]
@@ -53,3 +59,16 @@ def test_issue_forms_have_what_a_host_requires(path):
 def test_project_addresses_are_in_one_place():
     for path in [*CLONE.glob("*.md"), *(CLONE / "docs").glob("*.md"), CLONE / "CITATION.cff"]:
         assert "example.org/domainadaptor" not in path.read_text(encoding="utf-8"), path
+
+
+def test_the_badges_are_true():
+    project = read("pyproject.toml")
+    expected = {
+        "python": re.search(r'requires-python = ">=([\d.]+)"', project)[1] + "+",
+        "torch": re.search(r'"torch>=([\d.]+)"', project)[1] + "+",
+        "license": re.search(r'license = "(\w+)"', project)[1],
+        "version": domainadaptor.__version__,
+    }
+    for name, value in expected.items():
+        assert f'aria-label="{name}: {value}"' in read(f"docs/images/badge-{name}.svg")
+        assert f"docs/images/badge-{name}.svg" in read("README.md")
