@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _SAMPLE = 256  # images that are kept to adapt to them in other batches
 _SIZES = (1, 4, 16, 64)
-_SORTED = 0.75  # batches that name less than this share of the classes that shuffled ones name are sorted
+_SORTED = 0.9  # batches that name less than this share of the classes that shuffled ones name are sorted
 _ONE = 1.5  # as many classes are named if nearly all answers are one class
 
 
