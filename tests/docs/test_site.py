@@ -70,7 +70,6 @@ def test_pages_ask_no_other_host_and_fit_a_phone(site):
     from playwright.sync_api import sync_playwright
 
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
-    handler.log_message = lambda *args: None
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
@@ -91,6 +90,7 @@ def test_pages_ask_no_other_host_and_fit_a_phone(site):
             browser.close()
     finally:
         server.shutdown()
+        server.server_close()
     assert {url for url in asked if not url.startswith((address, "data:"))} == set()
     assert wide == []
     assert errors == []
