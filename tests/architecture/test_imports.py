@@ -74,6 +74,7 @@ MAY_IMPORT = (
             *CORE,
             "domainadaptor",
             "lab.allocator",
+            "lab.cluster",
             "lab.data",
             "lab.method_inputs",
             "lab.networks",

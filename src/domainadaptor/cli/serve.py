@@ -1,17 +1,23 @@
 """`domainadaptor serve`: predictions over HTTP, adapted request by request."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from domainadaptor.catalog import DEFAULT_METHOD
 from domainadaptor.cli import options, terminal
-from domainadaptor.cli.help import ADAPTATION, RUN, option
+from domainadaptor.cli.help import ADAPTATION, CLUSTER, RUN, option
+from domainadaptor.errors import BadOption
 
 EXAMPLES = "domainadaptor serve checkpoint.safetensors --port 8000"
 
 _LIMIT = "A limit, such as max_images=32; docs/service.md has the list. Repeatable."
 _METHOD = f"A method: see `domainadaptor methods`. Default: {DEFAULT_METHOD}."
 _STREAM = "The method of streams. Default: --method if it can learn online, else tent."
+_PORTS = (
+    "limits, token and streams are those of the service without Ray. They do not protect Ray's own ports: on this "
+    "machine it listens on the loopback address; whoever reaches those of a cluster can run programs on it"
+)
 _NO_TOKEN = "Let everybody who can connect use the service."
 
 
@@ -32,6 +38,10 @@ def serve(
     workers: Annotated[int | None, option("N", "Processes with a network each. Default: one per core.", RUN)] = None,
     threads: Annotated[int | None, option("N", "Threads per worker. Default: 1.", RUN)] = None,
     no_token: Annotated[bool, option(None, _NO_TOKEN, RUN, "--no-token")] = False,
+    engine: options.Engine = "process",
+    replicas: Annotated[int | None, option("N", "Workers on the cluster, with a network each.", CLUSTER, min=1)] = None,
+    address: options.Address = None,
+    gpus: options.Gpus = None,
     limit: Annotated[list[str] | None, option("NAME=VALUE", _LIMIT, RUN, "--limit")] = None,
 ) -> None:
     """Serve predictions over HTTP, before and after adaptation.
@@ -45,6 +55,9 @@ def serve(
     from domainadaptor.serve.server import run_server
     from domainadaptor.serve.settings import read_settings
 
+    if engine == "ray" and workers is not None:
+        raise BadOption("--workers is for --engine process; pass --replicas with --engine ray")
+    cluster = options.find_workers(engine, address, replicas, threads if engine == "ray" else None, gpus)
     settings = read_settings(
         network=network,
         weights=weights,
@@ -54,7 +67,7 @@ def serve(
         method=method,
         options=options.split_pairs(method_option) or None,
         stream_method=stream_method,
-        device=device,
+        device="cuda" if gpus else device,
         host=host,
         port=port,
         workers=workers,
@@ -62,7 +75,10 @@ def serve(
         no_token=no_token or None,
         **options.split_pairs(limit, "--limit", "max_images=32"),
     )
-    run_server(settings)
+    if cluster is not None:
+        cluster = replace(cluster, count=settings.workers if replicas is None else replicas, threads=settings.threads)
+        terminal.show_notes([_PORTS])
+    run_server(settings, cluster)
 
 
 def _text(path: Path | None) -> str | None:

@@ -16,7 +16,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
 
 from domainadaptor.errors import AdaptationError
 from domainadaptor.serve.settings import PREFIX, ServeSettings
@@ -75,11 +75,32 @@ class Job:
     tries: int = 0
 
 
-class WorkerPool:
-    """Worker processes, each tended by a thread of this process."""
+class Worker(Protocol):
+    """What the pool asks of a worker: a process of this machine, or a replica on a cluster."""
 
-    def __init__(self, settings: ServeSettings) -> None:
-        self._settings = settings
+    @property
+    def pid(self) -> int | None:
+        """The process id, if it is of this machine."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+
+    def wait_until_ready(self, closing: Callable[[], bool]) -> dict[str, Any]:
+        """Return what it says about its network once it has loaded it."""
+
+    def ask(self, order: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+        """Send an order and return the reply; raise OutOfTime or WorkerLost."""
+
+    def end(self) -> None:
+        """End it."""
+
+
+class WorkerPool:
+    """Workers, each tended by a thread of this process."""
+
+    def __init__(self, settings: ServeSettings, start: "Callable[[ServeSettings], Worker] | None" = None) -> None:
+        self._settings, self._start = settings, start or _Process
         self._jobs: deque[Job] = deque()
         self._change = threading.Condition()
         self._ready: dict[int, Place] = {}
@@ -147,7 +168,7 @@ class WorkerPool:
         while not self._closing:
             place = Place(number, start := start + 1)
             self.restarts += start > 1
-            worker = _Process(self._settings)
+            worker = self._start(self._settings)
             about = {"worker": number, "pid": worker.pid}
             try:
                 described = worker.wait_until_ready(lambda: self._closing)
@@ -189,7 +210,7 @@ class WorkerPool:
                 self._jobs.remove(job)
                 _settle(job, WorkerLost())
 
-    def _serve(self, worker: "_Process", place: Place) -> None:
+    def _serve(self, worker: Worker, place: Place) -> None:
         """Answer requests until the pool is closed; raise WorkerLost when the process has ended or must end."""
         check_at = time.monotonic() + _CHECK_EVERY
         while not self._closing:
@@ -216,7 +237,7 @@ class WorkerPool:
                 job.taken = place
             return job
 
-    def _ask(self, worker: "_Process", job: Job) -> int:
+    def _ask(self, worker: Worker, job: Job) -> int:
         """Let the worker answer, and return the status."""
         job.tries += 1
         start = time.perf_counter()

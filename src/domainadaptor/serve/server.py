@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 from functools import partial
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -16,14 +17,30 @@ from domainadaptor.serve.logs import log_as_json
 from domainadaptor.serve.pool import WorkerPool
 from domainadaptor.serve.settings import ServeSettings
 
+if TYPE_CHECKING:
+    from domainadaptor.lab.cluster.start import Workers
+
 _log = logging.getLogger("domainadaptor.serve")
 
 
-def run_server(settings: ServeSettings) -> None:
-    """Serve until SIGINT or SIGTERM; requests that were accepted are answered first."""
+def run_server(settings: ServeSettings, cluster: "Workers | None" = None) -> None:
+    """Serve until SIGINT or SIGTERM, from processes or a cluster; requests that were accepted are answered first."""
+    if cluster is None:
+        _run(settings)
+        return
+    from domainadaptor.lab.cluster.start import start_serve
+    from domainadaptor.serve.replicas import Replica
+
+    with cluster.session() as workers:
+        start_serve()
+        own = settings.model_copy(update={"workers": workers.count})
+        _run(own, WorkerPool(own, lambda given: Replica(given, workers)))
+
+
+def _run(settings: ServeSettings, pool: WorkerPool | None = None) -> None:
     log_as_json()
     listener = _bind(settings)
-    pool = WorkerPool(settings)
+    pool = pool or WorkerPool(settings)
     try:
         about = pool.start()
     except BaseException:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +14,7 @@ from domainadaptor.lab.files import make_folder, replacing
 
 _CONFIG = "ray_bootstrap_config.yaml"  # that Ray looks for in HOME; without it, it asks which cloud it is in
 _LOOPBACK = "127.0.0.1"
+_STARTS = 5
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def ray_session(address: str | None = None, *, cpus: int = 1, nodes: int = 1) ->
             address = cluster.address
         own = {"include_dashboard": False, "_node_ip_address": _LOOPBACK, "num_cpus": cpus} if address is None else {}
         try:
-            ray.init(address or "local", **own, **common)
+            _patiently(lambda: ray.init(address or "local", **own, **common))
         except (ConnectionError, ValueError, TimeoutError) as error:
             raise BadOption(f"Cannot connect to --address {address!r}: {str(error).splitlines()[0]}") from error
     try:
@@ -137,4 +138,26 @@ def ray_session(address: str | None = None, *, cpus: int = 1, nodes: int = 1) ->
 def add_node(cluster: Any, cpus: int = 1) -> Any:
     """Add a node on this machine to a local cluster, and return it."""
     with quiet_environment():
-        return cluster.add_node(num_cpus=cpus, include_dashboard=False, node_ip_address=_LOOPBACK)
+        given = {"num_cpus": cpus, "include_dashboard": False, "node_ip_address": _LOOPBACK}
+        return _patiently(lambda: cluster.add_node(**given))
+
+
+def _patiently(start: Callable[[], Any]) -> Any:
+    """Start something of Ray; what took longer than Ray waits for, as on a busy machine, is tried again."""
+    import ray
+
+    for left in reversed(range(_STARTS)):
+        try:
+            return start()
+        except Exception as error:  # of no class of its own
+            if "timed out during startup" not in str(error) or not left:
+                raise
+            ray.shutdown()
+    raise AssertionError("the last try returns or raises")
+
+
+def start_serve() -> None:
+    """Start Ray Serve inside a session, without a server for HTTP."""
+    from ray import serve
+
+    serve.start(proxy_location="Disabled")
