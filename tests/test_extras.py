@@ -75,7 +75,9 @@ def test_each_part_imports_what_its_extra_declares():
     core = [path for path in SOURCE.rglob("*.py") if path not in (*lab, *cli, *page, *serve)]
     found = declared()
     assert imports_of(*core) == found[""] == {"torch"}
-    assert imports_of(*lab) == found[""] | found["lab"] | found["hf"] | found["ray"] - {"domainadaptor"}
+    brought = found["hf"] | found["onnx"] | found["ray"] - {"domainadaptor"}
+    # torch exports with onnxscript.
+    assert imports_of(*lab) == (found[""] | found["lab"] | brought) - {"domainadaptor", "onnxscript"}
     assert imports_of(*cli) <= found[""] | found["lab"] | found["cli"]
     assert imports_of(*page) <= found[""] | found["lab"] | found["page"]
     # uvicorn parses with h11, FastAPI is built on starlette, and starlette parses forms with python-multipart.
@@ -91,6 +93,7 @@ def test_the_messages_know_the_packages_of_pyproject():
     assert set(extras._PACKAGES["serve"]) == set(extras._PACKAGES["cli"]) | found["serve"] - {"domainadaptor"}
     assert set(extras._PACKAGES["page"]) == set(extras._PACKAGES["cli"]) | found["page"] - {"domainadaptor"}
     assert set(extras._PACKAGES["ray"]) == set(extras._PACKAGES["cli"]) | found["ray"] - {"domainadaptor"}
+    assert set(extras._PACKAGES["onnx"]) == set(extras._PACKAGES["cli"]) | found["onnx"] - {"domainadaptor"}
     assert set(extras._PACKAGES["hf"]) == found["hf"]
 
 

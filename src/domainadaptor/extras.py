@@ -13,10 +13,11 @@ _LAB = (
 _CLI = (*_LAB, "rich", "typer")
 _SERVE = (*_CLI, "fastapi", "prometheus_client", "pydantic_settings", "python_multipart", "uvicorn")
 _PAGE = (*_CLI, "starlette", "uvicorn")
+_ONNX = (*_CLI, "onnx", "onnxruntime", "onnxscript")
 _RAY = (*_CLI, "pyarrow", "ray")
 _PACKAGES = {  # as in pyproject.toml
     **{"lab": _LAB, "cli": _CLI, "serve": _SERVE, "page": _PAGE},
-    **{"hf": ("transformers",), "ray": _RAY},
+    **{"hf": ("transformers",), "onnx": _ONNX, "ray": _RAY},
 }
 
 
@@ -24,7 +25,7 @@ def require_extra(extra: str, what: str) -> None:
     """Check that the packages of an extra are installed, without importing them.
 
     Args:
-        extra: "lab", "cli", "serve", "page", "ray" or "hf".
+        extra: "lab", "cli", "serve", "page", "onnx", "ray" or "hf".
         what: What needs them; the subject of the message.
 
     Raises:

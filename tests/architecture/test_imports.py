@@ -62,8 +62,9 @@ LAB: dict[str, set[str]] = {
         "lab.prediction",
     },
     "lab.reports": {"lab.files", "lab.records"},
-    "lab.bench": {"lab.allocator", "lab.environment", "lab.measure", "lab.networks"},
+    "lab.bench": {"lab.allocator", "lab.environment", "lab.export", "lab.measure", "lab.networks"},
     "lab.demo": {"lab.data"},
+    "lab.export": {"lab.files", "lab.records", "lab.data", "lab.networks", "lab.prediction"},
     "lab.diagnosis": {"lab.data", "lab.networks"},
 }
 MAY_IMPORT = (
@@ -135,7 +136,8 @@ def test_importing_the_package_loads_torch_and_nothing_optional():
     code = (
         "import sys, domainadaptor; "
         "print(sorted({m.split('.')[0] for m in sys.modules} & "
-        "{'torchvision', 'timm', 'sklearn', 'matplotlib', 'transformers', 'PIL', 'typer', 'rich', 'safetensors'}))"
+        "{'torchvision', 'timm', 'sklearn', 'matplotlib', 'transformers', 'PIL', 'typer', 'rich', 'safetensors', "
+        "'onnx', 'onnxruntime'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

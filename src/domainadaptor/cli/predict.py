@@ -25,6 +25,10 @@ domainadaptor predict checkpoint.safetensors images/ \
     --method domainadaptor-t --option lr=0.01 --batch-size 32
 """
 
+_NETWORK = f"{terminal.NETWORK_HELP} Or an ONNX file that `export` wrote."
+# What an ONNX file has already, or cannot do.
+_NOT_FOR_ONNX = ("weights", "classes", "size", "resize", "crop_pct", "mean", "std", "root", "method_option",
+                 "source_images", "address", "workers", "threads", "gpus", "block_size", "stream_by")  # fmt: skip
 _MAX_SOURCE_IMAGES = 2000  # as EATA's authors use
 _IMAGES = "An image, or a folder of images with any subfolders: JPEG, PNG, WebP, TIFF, GIF, BMP, PPM, AVIF."
 _BLOCK = "Batches that a worker gets at a time. Default: 1."
@@ -35,7 +39,7 @@ _SOURCE = f"For eata and adabn-source-and-test: images like the training images,
 
 def predict(
     context: typer.Context,
-    network: terminal.Network,
+    network: Annotated[str, typer.Argument(metavar="NETWORK", help=_NETWORK)],
     images: Annotated[Path, typer.Argument(metavar="IMAGES", help=_IMAGES)],
     weights: terminal.Weights = None,
     classes: terminal.Classes = None,
@@ -77,6 +81,9 @@ def predict(
     from domainadaptor.lab.prediction import BatchPredictor, FileList, PredictionJob, check_output, write_table
 
     check_output(output)
+    if network.lower().endswith(".onnx"):
+        _predict_onnx(context.params)
+        return
     cluster = options.find_workers(engine, address, workers, threads, gpus, block=block_size)
     typed = options.parse_method_options(method, method_option)
     if source_images is not None:
@@ -100,6 +107,34 @@ def predict(
             write_table(found.rows, output)
             _show(found, loaded, output, as_json)
     _exit(found, method, images, as_json)
+
+
+def _predict_onnx(given: dict[str, Any]) -> None:
+    from domainadaptor.lab.export.run import OnnxNetwork, without_source
+    from domainadaptor.lab.prediction import BatchPredictor, FileList, PredictionJob, predict_folder, write_table
+
+    path, images, method, output = given["network"], given["images"], given["method"], given["output"]
+    file = OnnxNetwork(Path(path))
+    unused = [name for name in _NOT_FOR_ONNX if given[name]]
+    unused += ["method"] * (method not in (DEFAULT_METHOD, file.card.method)) + ["engine"] * (
+        given["engine"] != "process"
+    )
+    if unused:
+        words = ", ".join("--option" if name == "method_option" else f"--{name.replace('_', '-')}" for name in unused)
+        raise BadOption(
+            f"{path!r} has weights, classes, preprocessing and the method {file.card.method}: leave out {words}"
+        )
+    files = FileList.of(images, exclude=[output])
+    transform, device = file.card.preprocessing.transform(), terminal.find_device("cpu")
+    predictor = BatchPredictor(file, transform, device, file.card.classes)  # type: ignore[arg-type]  # it answers as one
+    with terminal.progress_bar(total=0, what="images") as bar:
+        found = predict_folder(PredictionJob(predictor, files, given["batch_size"], given["seed"], None), bar.at)
+    if file.card.method != "source":
+        found = without_source(found)
+    if found.predicted:
+        write_table(found.rows, output)
+        _show(found, file.loaded(), output, given["as_json"], compared=file.card.method == "source")
+    _exit(found, file.card.method, images, given["as_json"])
 
 
 @contextmanager
@@ -163,11 +198,14 @@ def _inputs(
     return {"source_images": known, "target_images": FolderImages(target, transform, seed=seed, batch_size=batch_size)}
 
 
-def _show(found: "FolderPrediction", loaded: "LoadedNetwork", output: Path, as_json: bool) -> None:
+def _show(
+    found: "FolderPrediction", loaded: "LoadedNetwork", output: Path, as_json: bool, compared: bool = True
+) -> None:
     predicted, skipped = found.predicted, len(found.skipped)
     notes = [*loaded.notes, *found.notes]
+    changed = found.changed if compared else None
     if as_json:
-        counts = {"predicted": predicted, "changed": found.changed, "skipped": skipped}
+        counts = {"predicted": predicted, "changed": changed, "skipped": skipped}
         rows, preprocessing = [asdict(row) for row in found.rows], asdict(loaded.preprocessing)
         fields = {
             "network": loaded.name,
@@ -179,6 +217,7 @@ def _show(found: "FolderPrediction", loaded: "LoadedNetwork", output: Path, as_j
         terminal.print_json({"output": str(output), **counts, **fields})
         return
     images = terminal.count(predicted, "image")
-    terminal.print_text(f"{images} predicted, {found.changed} changed by adaptation, {skipped} skipped: {output}")
+    by_adaptation = "" if changed is None else f" {changed} changed by adaptation,"
+    terminal.print_text(f"{images} predicted,{by_adaptation} {skipped} skipped: {output}")
     terminal.print_text(f"Preprocessing: {loaded.preprocessing_sentence()}.")
     terminal.show_notes(notes)

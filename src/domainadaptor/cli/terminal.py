@@ -52,12 +52,12 @@ def _known_methods(typed: str) -> list[str]:
     return [name for name in list_methods() if name.startswith(typed)]
 
 
-_NETWORK = "A network of torchvision, timm or CIFAR, such as resnet50; a checkpoint; or a Hugging Face folder."
+NETWORK_HELP = "A network of torchvision, timm or CIFAR, such as resnet50; a checkpoint; or a Hugging Face folder."
 _WEIGHTS = "For a network given by name: a .safetensors, .pt or .pth file, or `pretrained`. Nothing is downloaded."
 _OF_METHODS: dict[str, Any] = {"callback": check_methods, "autocompletion": _known_methods}
 _METHOD = "A method: see `domainadaptor methods`; or file.py:function of your own."
 
-Network = Annotated[str, typer.Argument(metavar="NETWORK", help=_NETWORK)]
+Network = Annotated[str, typer.Argument(metavar="NETWORK", help=NETWORK_HELP)]
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="pacs, vlcs, digits, folders …: see `data list`.")]
 Weights = Annotated[str | None, option("FILE", _WEIGHTS, NETWORK)]
 Size = Annotated[int | None, option("PIXELS", "Side of the input images. Default: the network's own.", NETWORK, min=1)]

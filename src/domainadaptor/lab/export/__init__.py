@@ -1,0 +1,1 @@
+"""Networks as ONNX files, and predictions with them in onnxruntime."""
