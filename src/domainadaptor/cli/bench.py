@@ -25,6 +25,7 @@ def bench(
     size: Annotated[Numbers, option("PIXELS", "Side of the images; repeatable. Default: 224.", NETWORK, min=1)] = None,
     rounds: Annotated[int, option("N", "Timings of each method, interleaved.", min=1)] = 7,
     memory: Annotated[bool, option(None, "Also measure peak memory, in a process per method.")] = True,
+    onnx: Annotated[bool, option(None, "Also time ONNX files, relative to the network's own.")] = False,
     output: Annotated[Path, option("DIR", "Folder for bench.json.", RUN)] = Path("bench-results"),
     device: terminal.Device = "auto",
     seed: terminal.Seed = 0,
@@ -38,8 +39,9 @@ def bench(
 
     place = str(terminal.find_device(device))
     configs = [
-        BenchConfig(find_network(name).name, images, side, rounds, place, seed)
+        BenchConfig(find_network(name).name, images, side, rounds, place, seed, engine)
         for name, images, side in product(network or ["resnet18"], batch_size or [64], size or [224])
+        for engine in ("torch", "onnxruntime")[: 1 + onnx]
     ]
     texts = options.split_pairs(method_option)
     methods = {name: _options_for(name, texts) for name in method or _METHODS}
@@ -94,4 +96,5 @@ def _show(report: dict[str, Any]) -> None:
             cells = [f"{row['phases'][name]:.0f}" if name in row["phases"] else "" for name in phases]
             times.add_row(row["method"], *cells, f"{row['reset_milliseconds']:.1f}", f"{row['wrap_milliseconds']:.0f}")
         terminal.out.print(costs)
-        terminal.out.print(times)
+        if phases:  # an ONNX file has none
+            terminal.out.print(times)

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import torch
 
 from domainadaptor.lab.bench.memory import peak_memory
+from domainadaptor.lab.bench.onnx_files import time_onnx
 from domainadaptor.lab.bench.timing import BenchConfig, time_methods
 from domainadaptor.lab.environment import environment
 from domainadaptor.lab.measure import available_memory
@@ -39,12 +40,12 @@ def run_bench(
         "skipped": [],
     }
     for config in configs:
-        if memory:
+        if with_memory := memory and config.engine == "torch":
             progress(f"{title(asdict(config))}: checking whether it fits into memory")
-        if memory and (reason := _too_large(config, methods)):
+        if with_memory and (reason := _too_large(config, methods)):
             report["skipped"].append({**asdict(config), "reason": reason})
         else:
-            report["rows"] += _measure(config, methods, memory, progress)
+            report["rows"] += _measure(config, methods, with_memory, progress)
         save(report)
     return report
 
@@ -62,7 +63,8 @@ def _too_large(config: BenchConfig, methods: Methods) -> str:
 
 def _measure(config: BenchConfig, methods: Methods, memory: bool, progress: Callable[[str], None]) -> list[BenchRow]:
     network = find_network(config.network).build(1000, config.seed)
-    rows: list[BenchRow] = [asdict(config) | asdict(t) for t in time_methods(config, network, methods, progress)]
+    timed = time_methods if config.engine == "torch" else time_onnx
+    rows: list[BenchRow] = [asdict(config) | asdict(t) for t in timed(config, network, methods, progress)]
     if memory:
         progress(f"{title(asdict(config))}: memory of the source model")
         source = peak_memory(config, "", {})
@@ -75,7 +77,8 @@ def _measure(config: BenchConfig, methods: Methods, memory: bool, progress: Call
 
 def title(point: Mapping[str, Any]) -> str:
     """Return network, batch size and image size of a row or configuration for a person to read."""
-    return f"{point['network'].rpartition(':')[2]}, {point['batch_size']} x {point['size']}²"
+    engine = "" if point["engine"] == "torch" else f" in {point['engine']}"
+    return f"{point['network'].rpartition(':')[2]}{engine}, {point['batch_size']} x {point['size']}²"
 
 
 def by_config(report: BenchReport) -> dict[str, list[BenchRow]]:

@@ -29,6 +29,7 @@ class BenchConfig:
     rounds: int
     device: str = "cpu"
     seed: int = 0
+    engine: str = "torch"  # or "onnxruntime", in which a network's own ONNX file takes the place of the source model
 
 
 @dataclass(frozen=True)
@@ -67,26 +68,34 @@ def time_methods(
 
     jobs: dict[str, Callable[[], object]] = {"": predict}
     jobs |= {name: partial(adaptor, images) for name, adaptor in adaptors.items()}
-    for job in jobs.values():
-        job()  # the first call is slower
-    times: dict[str, list[float]] = {name: [] for name in jobs}
-    for number in range(config.rounds):
-        # Interleaved, so that a machine that slows down affects all of them.
-        for name, job in jobs.items():
-            progress(f"{config.network}, round {number + 1}: {name or 'source model'}")
-            times[name].append(timed(job, device)[1])
+    times = time_in_turn(config, jobs, progress)
     timings = []
     for name, adaptor in adaptors.items():
         phases = _phases(jobs[name])
         resetting = 1000 * timed(adaptor.reset, device)[1]
-        costs = _relative(times[name], times[""])
-        per_second = 1000 * config.batch_size / costs["milliseconds"]
-        timings.append(Timing(name, **costs, images_per_second=per_second, wrap_milliseconds=wrapping[name],
-                              reset_milliseconds=resetting, phases=phases))  # fmt: skip
+        costs = relative_costs(config, times[name], times[""])
+        timings.append(
+            Timing(name, **costs, wrap_milliseconds=wrapping[name], reset_milliseconds=resetting, phases=phases)
+        )
     return timings
 
 
-def _relative(own: Sequence[float], source: Sequence[float]) -> dict[str, float]:
+def time_in_turn(
+    config: BenchConfig, jobs: Mapping[str, Callable[[], object]], progress: Callable[[str], None]
+) -> dict[str, list[float]]:
+    """Return the seconds of each job in each round; a machine that slows down affects all of them."""
+    for job in jobs.values():
+        job()  # the first call is slower
+    times: dict[str, list[float]] = {name: [] for name in jobs}
+    for number in range(config.rounds):
+        for name, job in jobs.items():
+            progress(f"{config.network}, round {number + 1}: {name or 'source model'}")
+            times[name].append(timed(job, torch.device(config.device))[1])
+    return times
+
+
+def relative_costs(config: BenchConfig, own: Sequence[float], source: Sequence[float]) -> dict[str, float]:
+    """Return the fields of a `Timing` that follow from the seconds of a method and of the source model."""
     ratios = sorted(a / b for a, b in zip(own, source, strict=True))
     return {
         "milliseconds": 1000 * statistics.median(own),
@@ -94,6 +103,7 @@ def _relative(own: Sequence[float], source: Sequence[float]) -> dict[str, float]
         "ratio": statistics.median(ratios),
         "ratio_low": ratios[len(ratios) // 4],
         "ratio_high": ratios[-1 - len(ratios) // 4],
+        "images_per_second": config.batch_size / statistics.median(own),
     }
 
 
