@@ -63,3 +63,11 @@ def test_kept_examples_are_of_both_kinds():
     tally.add(items, names, good, good, bad)
     kept = [example["adapted"] == example["label"] for example in tally.score()["examples"]]
     assert kept.count(True) == kept.count(False) == 6
+
+
+def test_many_classes_have_no_confusion():
+    tally = Tally(101)
+    logits = torch.eye(101)[:2]
+    tally.add([ImageRef("a", at, at) for at in range(2)], ["0", "1"], logits, logits, logits)
+    assert tally.score()["confusion"] == tally.score()["source_confusion"] == []
+    assert tally.score()["right"] == 2

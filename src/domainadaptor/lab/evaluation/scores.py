@@ -11,6 +11,7 @@ from domainadaptor.lab.evaluation.protocols import ImageRef
 
 BINS = 15  # of equal width, for the calibration error
 _KEPT = 12  # changed predictions that are kept by name
+_MANY = 100  # with more classes, confusions are large and almost empty: no record has them
 
 
 @dataclass
@@ -59,8 +60,8 @@ class Tally:
         """Return the fields of `lab.records.runs.Score`."""
         return {
             **self.counts,
-            "confusion": self.confusion.tolist(),
-            "source_confusion": self.source_confusion.tolist(),
+            "confusion": self.confusion.tolist() if self.classes <= _MANY else [],
+            "source_confusion": self.source_confusion.tolist() if self.classes <= _MANY else [],
             "calibration": _rounded(self.calibration),
             "source_calibration": _rounded(self.source_calibration),
             "examples": self.examples,

@@ -11,8 +11,9 @@ from domainadaptor.lab.records.base import Count, Environment, Number, Options, 
 from domainadaptor.lab.records.measurements import VALUES
 from domainadaptor.lab.records.training import TrainingRequest
 
+_MANY = 100  # classes, above which a record has no confusion
 Values = TypeVar("Values", bound=RecordModel)
-Matrix = tuple[tuple[Count, ...], ...]  # true class x predicted class
+Matrix = tuple[tuple[Count, ...], ...]  # true class x predicted class; empty with many classes
 Bins = tuple[tuple[Count, Number, Count], ...]  # per bin of confidence: images, sum of confidences, correct predictions
 
 
@@ -139,6 +140,8 @@ class Score(RecordModel):
         for prefix in ("", "source_"):
             name, right = f"{prefix}confusion", getattr(self, f"{prefix}right")
             matrix = getattr(self, name)
+            if not matrix:
+                continue
             if any(len(line) != len(matrix) for line in matrix):
                 raise ValueError(f"{name}: expected as many columns as rows")
             if (sum(map(sum, matrix)), sum(line[at] for at, line in enumerate(matrix))) != (self.images, right):
@@ -195,8 +198,9 @@ class EvaluationRecord(RunRecord):
         if not self.failed and (not self.scores or self.seconds is None):
             raise ValueError("scores and seconds are missing")
         for domain, score in self.scores.items():
-            if len(score.confusion) != len(self.classes) or len(score.source_confusion) != len(self.classes):
-                raise ValueError(f"scores of {domain}: expected confusions of {len(self.classes)} classes")
+            expected = len(self.classes) if len(self.classes) <= _MANY else 0
+            if {len(score.confusion), len(score.source_confusion)} != {expected}:
+                raise ValueError(f"scores of {domain}: expected confusions of {expected} classes")
             if any(max(e.label, e.source, e.adapted) >= len(self.classes) for e in score.examples):
                 raise ValueError(f"scores of {domain}: an example has a class that does not exist")
         return self
