@@ -112,9 +112,12 @@ def ray_session(address: str | None = None, *, cpus: int = 1, nodes: int = 1) ->
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     common: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     cluster = None
-    with quiet_environment(loopback=(address or _LOOPBACK).startswith((_LOOPBACK, "localhost"))):
+    loopback = (address or _LOOPBACK).startswith((_LOOPBACK, "localhost"))
+    with quiet_environment(loopback):
         import ray  # it reads the environment
+        from ray._private import ray_constants
 
+        ray_constants.ENABLE_RAY_CLUSTER = not loopback  # as it would have read, if it was imported before
         if nodes > 1:
             from ray.cluster_utils import Cluster
 
