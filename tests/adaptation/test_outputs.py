@@ -122,7 +122,9 @@ def test_what_needs_one_class_per_image_says_which_methods_do_not(method, images
 
 
 def test_what_has_no_logits_is_refused_with_the_methods_that_need_none(images):
-    with pytest.raises(UnsupportedNetwork, match=r"a list without logits.*Methods that fit: adabn, adamixbn, source\."):
+    with pytest.raises(
+        UnsupportedNetwork, match=r"a list without logits.*Methods that fit: adabn, adamixbn, auto, source\."
+    ):
         da.adapt(built(Boxes), "tent")(images)
 
 

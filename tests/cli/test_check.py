@@ -17,7 +17,7 @@ def test_a_network_by_name(program):
     assert found["neutral"]
     assert len(found["layers"]) == 34
     assert all(layer["adapts"] for layer in found["layers"])
-    assert "scale and shift" in found["layers"][0]["why"]
+    assert found["layers"][0]["why"] == "statistics"
 
 
 def test_weights_tell_the_number_of_classes(program, tmp_path):
@@ -53,7 +53,7 @@ def test_failures_are_one_message_and_exit_one(program):
         ("check", "resnet18", "--weights", "none.pt"): "no weights at",
         ("check", "resnet18", "--device", "cuda:7"): "--device",
         ("check", "resnet18", "--option", "lr", *SMALL): "name=value",
-        ("check", "resnet18", "--option", "lrr=1", *SMALL): "did you mean 'lr'",
+        ("check", "resnet18", "--method", "tent", "--option", "lrr=1", *SMALL): "did you mean 'lr'",
     }.items():
         done = program(*arguments)
         assert done.returncode == 1, arguments

@@ -40,7 +40,7 @@ def test_unseen_domains_are_tested_with_both_methods(program, base):
     records = json.loads(result.stdout)
     assert [(r["run"]["method"], list(r["scores"])) for r in records] == [
         ("source", ["night"]),
-        ("domainadaptor-t", ["night"]),
+        ("auto", ["night"]),
     ]
     assert records[0]["scores"]["night"]["right"] == records[0]["scores"]["night"]["source_right"]
 
@@ -130,8 +130,8 @@ def test_the_command_of_a_record_repeats_it(program, base):
         (["--method", "tend"], "tent"),
         (["--protocol", "fewdata"], "few-data"),
         (["--method", "tent", "--option", "lrr=1"], "lr"),
-        (["--option", "lr=1"], "name one of them, as in --option domainadaptor-t:lr=1"),
-        (["--option", "domainadaptor-t:lr=x"], "lr='x': expected a finite number"),
+        (["--option", "lr=1"], "name one of them, as in --option auto:lr=1"),
+        (["--method", "domainadaptor-t", "--option", "domainadaptor-t:lr=x"], "lr='x': expected a finite number"),
         (["--measure", "distances"], "statistics-distances"),
         (["--data-option", "root=x"], "no option 'root'"),
         (["--data-option", "name=x"], "no option 'name'"),

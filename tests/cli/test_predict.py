@@ -127,7 +127,7 @@ def test_mistakes_are_explained_and_write_nothing(program, folder, tmp_path):
         ({"--weights": "none.pt"}, folder, "no weights at"),
         ({"--classes": "two.txt"}, folder, "predicts 3 classes, but 2 class names were given (cat, dog)"),
         ({"--method": "tnt"}, folder, "unknown method 'tnt'"),
-        ({"--option": "lr=-1"}, folder, "at least 0"),
+        ({"--method": "tent", "--option": "lr=-1"}, folder, "at least 0"),
         ({"--output": "none/out.csv"}, folder, "create it first"),
         ({}, tmp_path / "empty", "no files"),
         ({}, tmp_path / "none", "No folder"),

@@ -12,7 +12,7 @@ from tests.serve.service import write_checkpoint
 def started(monkeypatch):
     """Collect the settings instead of serving."""
     found = []
-    monkeypatch.setattr(server, "run_server", found.append)
+    monkeypatch.setattr(server, "run_server", lambda settings, cluster: found.append(settings))
     return found
 
 

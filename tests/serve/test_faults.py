@@ -6,7 +6,7 @@ import signal
 import time
 
 from tests.serve.service import Service, exchange, form, picture, poisson, raw_request, wait_for, write_checkpoint
-from tests.serve.test_streams import open_stream
+from tests.serve.test_sessions import open_stream
 
 FILES = [picture(at) for at in range(16)]
 BODY, KIND = form(FILES)

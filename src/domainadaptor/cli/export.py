@@ -8,7 +8,7 @@ from domainadaptor.cli import options, terminal
 from domainadaptor.cli.help import option
 from domainadaptor.errors import BadFile, BadOption
 
-EXAMPLES = "domainadaptor export checkpoint.safetensors --method adamixbn --output model.onnx"
+EXAMPLES = "domainadaptor export checkpoint.safetensors --method adamixbn --output my.onnx"
 
 
 def export(

@@ -32,7 +32,8 @@ from domainadaptor.lab.prediction import (
 Row = dict[str, Any]
 _CHECKED = 1024  # files whose headers one task checks
 _SEGMENT = 16  # batches of a stream per task; what they taught is saved with them
-_TRIES = 5  # passes over the batches that are left; Ray itself repeats what a lost worker or machine had
+_TRIES = 5  # passes in a row that may fail without finishing a batch; Ray itself repeats what a lost worker had
+_START_DEATHS = 20  # workers in a row that may be lost while they start; Ray gives up at the first one by itself
 
 
 @contextmanager
@@ -109,8 +110,10 @@ class _Run:
         import ray
 
         own = ray.put(self.job.predictor)
-        for tries in range(1, _TRIES + 1):
+        failures, before = 0, -1  # passes in a row that finished nothing
+        while True:
             finished = self.table.finished()
+            failures, before = 0 if len(finished) > before else failures, len(finished)
             left = [self._row(at, batch) for at, batch in enumerate(batches) if at not in finished]
             try:
                 for number, found in self._map(left, _Worker, own, self.job.files.folder, self.workers):
@@ -120,7 +123,8 @@ class _Run:
             except ray.exceptions.RayTaskError:
                 raise
             except ray.exceptions.RayError as error:
-                if tries == _TRIES:
+                failures += 1
+                if failures == _TRIES:
                     raise _lost(error) from error
 
     def _map(self, rows: list[Row], worker: Any, *given: Any) -> Iterator[tuple[int, Any]]:
@@ -131,6 +135,7 @@ class _Run:
             return
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = context.print_on_execution_start = False
+        context.max_consecutive_actor_init_deaths = _START_DEATHS
         data = ray.data.from_items(rows, override_num_blocks=-(-len(rows) // self.workers.block))
         if isinstance(worker, type):
             pool = ray.data.ActorPoolStrategy(size=self.workers.count)

@@ -46,10 +46,10 @@ class CheckpointCard:
     seed: int = 0
     recipe: dict[str, JsonValue] = Field(default_factory=dict)
     metrics: dict[str, JsonValue] = Field(default_factory=dict)
-    calibration: dict[str, JsonValue] = Field(default_factory=dict)  # the images and the network that it comes from
     heads: tuple[str, ...] = ()  # trained besides the network
     note: str = ""  # a caveat for every number that depends on these weights
     config: dict[str, JsonValue] = Field(default_factory=dict)  # of a Hugging Face model
+    calibration: dict[str, JsonValue] = Field(default_factory=dict)  # the images and the network that it comes from
 
     @field_validator("classes", "heads", "sources")
     @classmethod
