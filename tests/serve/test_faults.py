@@ -146,7 +146,7 @@ def test_the_health_check_fails_while_the_model_cannot_be_loaded(network, tmp_pa
 
 
 def test_a_failed_start_ends_with_the_reason(network, folder):
-    service = Service(folder, "--workers", "1", "--option", "lr=-1")
+    service = Service(folder, "--workers", "1", "--method", "tent", "--option", "lr=-1")
     assert service.process.wait(120) == 1
     assert "error: lr=-1: expected a finite number" in service.text()
     assert "Traceback" not in service.text()
