@@ -50,7 +50,7 @@ def test_ray_is_started_in_one_place():
 
 
 @pytest.mark.slow
-def test_ray_asks_nobody_outside(tmp_path):
+def test_ray_asks_no_host_outside(tmp_path):
     pytest.importorskip("ray", reason="it needs the extra ray")
     (tmp_path / "sitecustomize.py").write_text(WATCH)
     lookups, calls = tmp_path / "lookups", tmp_path / "calls"
